@@ -1,13 +1,13 @@
 """Tables: the cases of a rule that needs no fixture are one test, which runs all of them even if one fails.
 
-pytest takes longer to collect, set up and report a test than most cases take to run.
+pytest takes longer to collect, set up and report a test than most cases take to run. Of a rule with several tables each
+row is tried once, not with each row of the others.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterator, Sequence
-from itertools import product
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import FunctionType
 from typing import Any, NamedTuple, cast
 
@@ -26,12 +26,32 @@ class Column(NamedTuple):
     names_of_rows: Any
     """The argument `ids`."""
 
+    def position(self, arguments: Mapping[str, Any]) -> int:
+        """Return which row a case has."""
+        given = tuple(arguments[name] for name in self.names)
+        same = [number for number, row in enumerate(self.rows) if [*map(id, row)] == [*map(id, given)]]
+        return same[0] if same else [tuple(row) for row in self.rows].index(given)  # numbers of a range are made anew
+
     def describe(self, position: int) -> str:
         """Return what a case is called."""
         row, ids = self.rows[position], self.names_of_rows
         if callable(ids):
             return "-".join(str(ids(value)) for value in row)
         return str(list(ids)[position] if ids is not None else "-".join(map(repr, row)))
+
+
+def combine(lengths: Sequence[int]) -> list[tuple[int, ...]]:
+    """Return which rows of several tables are tried together, by position, so that each is tried once."""
+    return [tuple(number % length for length in lengths) for number in range(max(lengths))] if all(lengths) else []
+
+
+def is_combined(test: pytest.Function) -> bool:
+    """Whether a case of a test with several tables is among those that try each row once."""
+    columns = [_read(mark) for mark in test.iter_markers("parametrize")]
+    read = [column for column in columns if column is not None]
+    if len(read) < 2 or len(read) < len(columns):
+        return True
+    return tuple(column.position(test.callspec.params) for column in read) in combine([len(each.rows) for each in read])
 
 
 def as_table(module: pytest.Module, name: str, function: object) -> pytest.Function | None:
@@ -73,9 +93,8 @@ def _make_test(function: Callable[..., object], columns: Sequence[Column]) -> Ca
         __tracebackhide__ = True
         failures: dict[str, BaseException] = {}
         skipped: list[BaseException] = []
-        count = 0
-        for positions in product(*(range(len(column.rows)) for column in columns)):
-            count += 1
+        cases = combine([len(column.rows) for column in columns])
+        for positions in cases:
             arguments = dict(_arguments(columns, positions))
             try:
                 function(**arguments)
@@ -87,7 +106,7 @@ def _make_test(function: Callable[..., object], columns: Sequence[Column]) -> Ca
             names, first = [*failures], next(iter(failures.values()))
             first.add_note("\n".join([f"the case: {names[0]}", *(f"also: {name}" for name in names[1:])]))
             raise first
-        if count and len(skipped) == count:
+        if cases and len(skipped) == len(cases):
             raise skipped[0]
 
     run.__name__ = run.__qualname__ = function.__name__

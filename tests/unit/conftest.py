@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from functools import cache
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from rukpak.api.v1alpha2 import descriptions, schema
 from tests.support.clock import Clock
-from tests.support.tables import as_table
+from tests.support.tables import as_table, is_combined
+
+HERE = Path(__file__).parent
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -35,6 +38,20 @@ def pytest_pycollect_makeitem(
     if collector.config.getoption("--all") or not isinstance(collector, pytest.Module):
         return None
     return as_table(collector, name, obj)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out combinations of rows that are tried without each other, unless somebody wants to see each case."""
+    if config.getoption("--all"):
+        return
+    left_out = [item for item in items if isinstance(item, pytest.Function) and _is_left_out(item)]
+    config.hook.pytest_deselected(items=left_out)
+    chosen = set(map(id, left_out))
+    items[:] = [item for item in items if id(item) not in chosen]
+
+
+def _is_left_out(test: pytest.Function) -> bool:
+    return HERE in test.path.parents and not is_combined(test)
 
 
 @pytest.fixture

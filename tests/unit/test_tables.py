@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.tables import as_table
+from tests.support.tables import as_table, is_combined
 
 NUMBERS = pytest.mark.parametrize("number", [1, 2, 3], ids=["one", "two", "three"])
 
@@ -43,17 +43,25 @@ def test_all_cases_run_and_those_that_fail_are_named(run: Callable[[object], lis
     assert ran == [1, 2, 3]
 
 
-def test_each_row_is_combined_with_each(run: Callable[[object], list[str]]) -> None:
+def test_each_row_of_several_tables_is_tried_once(run: Callable[[object], list[str]]) -> None:
     ran = []
 
-    @pytest.mark.parametrize(("letter", "word"), [("a", "apple"), pytest.param("b", "berry")])
+    @pytest.mark.parametrize(("letter", "word"), [("a", "apple"), pytest.param("b", "berry"), ("c", "cherry")])
     @pytest.mark.parametrize("number", range(2), ids=str)
     def function(number: int, letter: str, word: str) -> None:
         ran.append((number, letter, word))
         assert word == "apple"
 
-    assert run(function) == ["the case: 0-'b'-'berry'\nalso: 1-'b'-'berry'"]
-    assert sorted(ran) == [(0, "a", "apple"), (0, "b", "berry"), (1, "a", "apple"), (1, "b", "berry")]
+    assert run(function) == ["the case: 1-'b'-'berry'\nalso: 0-'c'-'cherry'"]
+    assert ran == [(0, "a", "apple"), (1, "b", "berry"), (0, "c", "cherry")]
+
+
+@pytest.mark.parametrize("letter", ["a", "b", "c"])
+@pytest.mark.parametrize("number", range(2))
+def test_so_it_is_with_fixtures(number: int, letter: str, request: pytest.FixtureRequest) -> None:
+    is_tried = (number, letter) in {(0, "a"), (1, "b"), (0, "c")}
+    assert is_combined(request.node) == is_tried
+    assert is_tried or request.config.getoption("--all")
 
 
 def test_a_table_is_skipped_if_all_cases_are(run: Callable[[object], list[str]]) -> None:
