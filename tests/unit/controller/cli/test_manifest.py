@@ -109,9 +109,8 @@ def answer(file: Path, text: str) -> tuple[int, str]:
     return status, shown.replace("\r\n", "\n")
 
 
-@pytest.mark.parametrize("stdin", [False, True], ids=["from a file", "from stdin"])
-def test_without_a_terminal_nothing_is_read(file: Path, *, stdin: bool) -> None:
-    done = run(file, "-f", "-", stdin=file.read_text()) if stdin else run(file, "-f", str(file))
+def test_without_a_terminal_nothing_is_read(file: Path) -> None:
+    done = run(file, "-f", "-", stdin=file.read_text())
     assert (done.returncode, done.stdout) == (2, "")
     first, *table, last = done.stderr.splitlines()
     assert first.endswith("uses your permissions to read these Secrets and send them to these servers, or print them:")
