@@ -39,7 +39,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
 ALL_PARTS = ("lint", "unit", "integration and e2e", "node")
 SECONDS = {
     "lint": 50,
-    "unit": 180,
+    "unit": 90,
     "unit --all": 240,
     "integration": 360,
     "integration --all": 900,

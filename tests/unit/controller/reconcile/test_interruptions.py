@@ -171,7 +171,7 @@ def orphan(world: World) -> Iterator[None]:
     world.delete("orphan")
 
 
-WORKS = [take_back, adopt, evict, succeed, release, set_initial_fields, leave_fields, recreate, orphan]
+WORKS: list[Work] = [take_back, adopt, evict, succeed, release, set_initial_fields, leave_fields, recreate, orphan]
 
 
 def state(world: World) -> dict[str, Any]:
