@@ -39,7 +39,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
 ALL_PARTS = ("lint", "unit", "integration and e2e", "node")
 SECONDS = {
     "lint": 50,
-    "unit": 180,
+    "unit": 90,
     "unit --all": 240,
     "integration": 360,
     "integration --all": 900,
@@ -189,7 +189,7 @@ def _run_tests(part: str, choice: Choice) -> int:
     given = [*choice.paths, *(["--all"] if choice.everything else []), *choice.arguments]
     targets = given if choice.paths else [*PARTS[part], *given]
     if part == "unit":
-        return _pytest("--numprocesses=auto", *targets)
+        return _pytest("--numprocesses=auto", "--dist=loadfile", *targets)
     status = _obtain_programs(targets)
     # Tests on clusters mostly wait: four workers share two cores. Each worker has clusters of its own, and a file
     # stays on one worker. Files start in the order of tests/conftest.py, where xdist would start those with most tests.

@@ -5,6 +5,7 @@ Programs are obtained once the tests are collected, and only those that the sele
 
 from __future__ import annotations
 
+import gc
 import os
 import uuid
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
@@ -75,6 +76,18 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[BINARIES] = Binaries(read_settings(), _teller(config), builds=BUILDS)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep the garbage collector from what lasts, which it would look through each time, and let it run rarely."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.set_threshold(10_000)
+        gc.enable()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put folders and long files first; leave out what takes long, and tests that could harm the user's own cluster."""
     if not config.getoption("--all"):
@@ -111,7 +124,7 @@ class FolderScheduling(LoadFileScheduling):  # type: ignore[misc]
 
 def _is_of_folder(nodeid: str) -> bool:
     """Whether a test is in a folder below integration/, e2e/ or node/."""
-    return nodeid.partition("::")[0].count("/") > TOGETHER_DEPTH
+    return nodeid.partition("::")[0].count("/") > TOGETHER_DEPTH and not nodeid.startswith("tests/unit/")
 
 
 def _find_thorough(items: list[pytest.Item]) -> Iterator[pytest.Item]:

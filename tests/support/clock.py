@@ -1,6 +1,8 @@
-"""A clock that only the test moves."""
+"""A clock that only the test moves, and an event that nobody waits for."""
 
 from __future__ import annotations
+
+import threading
 
 
 class Clock:
@@ -11,3 +13,10 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+class Unwaited(threading.Event):
+    """Says that a call of a source is no longer needed; who waits on it for a while goes on at once."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return self.is_set() if timeout is not None else super().wait()

@@ -6,7 +6,8 @@ out, so that what a function reads is found, and is of the wrong type.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -100,26 +101,37 @@ def nonsense_in(example: Any, keep: Collection[Place] = (), most: int = 3) -> st
         keep: places that remain as they are.
         most: how many places are changed.
     """
-    found = [place for place in places(example) if place]
-    names_ = sorted({key for place in found for key in place if isinstance(key, str)})
-    replacements = json_values(*names_) | st.sampled_from([value_at(example, place) for place in found])
 
-    @st.composite
-    def _changed(draw: st.DrawFn) -> Any:
-        value, left = example, found
-        for _ in range(draw(st.integers(0, most))):
-            changeable = [place for place in left if place not in keep]
-            if not changeable:
-                break
-            place = draw(st.sampled_from(changeable))
-            if draw(st.integers(0, 4)) == 0:
-                value = without_value(value, place)
-            else:
-                value = with_value(value, place, draw(replacements))
-            left = [each for each in places(value) if each]
-        return value
+    @cache  # once a property draws from it: tests have a thousand of these strategies, and each run few
+    def read() -> tuple[list[Place], st.SearchStrategy[Any]]:
+        found = [place for place in places(example) if place]
+        names_ = sorted({key for place in found for key in place if isinstance(key, str)})
+        return found, json_values(*names_) | st.sampled_from([value_at(example, place) for place in found])
 
-    return _changed()
+    return _changed(example, read, keep, most)
+
+
+@st.composite
+def _changed(
+    draw: st.DrawFn,
+    example: Any,
+    read: Callable[[], tuple[list[Place], st.SearchStrategy[Any]]],
+    keep: Collection[Place],
+    most: int,
+) -> Any:
+    left, replacements = read()
+    value = example
+    for _ in range(draw(st.integers(0, most))):
+        changeable = [place for place in left if place not in keep]
+        if not changeable:
+            break
+        place = draw(st.sampled_from(changeable))
+        if draw(st.integers(0, 4)) == 0:
+            value = without_value(value, place)
+        else:
+            value = with_value(value, place, draw(replacements))
+        left = [each for each in places(value) if each]
+    return value
 
 
 def objects_like(*examples: Mapping[str, Any], most: int = 3) -> st.SearchStrategy[dict[str, Any]]:

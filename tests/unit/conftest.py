@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from functools import cache
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from rukpak.api.v1alpha2 import schema
 from tests.support.clock import Clock
+from tests.support.tables import as_table, is_combined
+
+HERE = Path(__file__).parent
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -24,6 +28,30 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
     # A program makes the schema of the API once, while tests make it a hundred times, in 0.4 s without this.
     pytest.MonkeyPatch().setattr(schema, "find_descriptions", cache(schema.find_descriptions))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(
+    collector: pytest.Module | pytest.Class, name: str, obj: object
+) -> pytest.Function | None:
+    """Make one test of a table, unless somebody wants to see each case."""
+    if collector.config.getoption("--all") or not isinstance(collector, pytest.Module):
+        return None
+    return as_table(collector, name, obj)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out combinations of rows that are tried without each other, unless somebody wants to see each case."""
+    if config.getoption("--all"):
+        return
+    left_out = [item for item in items if isinstance(item, pytest.Function) and _is_left_out(item)]
+    config.hook.pytest_deselected(items=left_out)
+    chosen = set(map(id, left_out))
+    items[:] = [item for item in items if id(item) not in chosen]
+
+
+def _is_left_out(test: pytest.Function) -> bool:
+    return HERE in test.path.parents and not is_combined(test)
 
 
 @pytest.fixture

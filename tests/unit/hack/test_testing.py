@@ -62,7 +62,7 @@ def test_without_a_part_integration_and_e2e_tests_share_their_workers(machine: M
     status, output = run("-k", "color")
     assert status == 0
     assert machine.commands[-5:] == [
-        "pytest --numprocesses=auto tests/unit -k color",
+        "pytest --numprocesses=auto --dist=loadfile tests/unit -k color",
         "hack.control_plane programs",
         f"pytest {' '.join(CLUSTERS)} tests/integration tests/e2e -k color",
         "hack.control_plane programs",
@@ -78,7 +78,7 @@ def test_one_part_runs_nothing_else(machine: Machine, run: Run) -> None:
 
 def test_a_path_takes_the_place_of_the_whole_part_and_is_run_whatever_it_is(machine: Machine, run: Run) -> None:
     _, output = run("unit", "tests/unit/hack/test_cache.py", "-x")
-    assert machine.commands == ["pytest --numprocesses=auto tests/unit/hack/test_cache.py --all -x"]
+    assert machine.commands == ["pytest --numprocesses=auto --dist=loadfile tests/unit/hack/test_cache.py --all -x"]
     assert "left out" not in output
 
 
@@ -145,7 +145,7 @@ def test_missing_programs_are_obtained_first(machine: Machine, run: Run) -> None
 
 
 def test_each_part_says_how_long_it_takes(run: Run) -> None:
-    assert "== unit, about 3 min 0 s\n" in run("unit", "-x")[1]
+    assert "== unit, about 1 min 30 s\n" in run("unit", "-x")[1]
     assert "== unit, about 4 min 0 s\n" in run("unit", "--all", "-x")[1]
 
 

@@ -156,20 +156,6 @@ def test_a_wrong_option_is_not_hidden_by_all_the_others(tmp_path: Path) -> None:
     ]
 
 
-def test_the_module_runs_the_controller_until_it_is_told_to_stop(tmp_path: Path) -> None:
-    with FakeApi() as api:
-        addresses = ("--metrics-address=127.0.0.1:0", "--probe-address=127.0.0.1:0")
-        command = [sys.executable, "-m", "rukpak", "run", "--log-format=json", *addresses]
-        variables = {**os.environ, "KUBECONFIG": api.kubeconfig(tmp_path / "kubeconfig"), "RUKPAK_STORE": str(tmp_path)}
-        process = subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True)
-        assert process.stderr is not None
-        first = json.loads(process.stderr.readline())
-        process.send_signal(signal.SIGTERM)
-        rest = process.communicate(timeout=120)[1]
-    assert (first["msg"], process.returncode) == ("starting", 0)
-    assert "Traceback" not in rest
-
-
 def started(folder: Path, kubeconfig: str) -> subprocess.Popen[str]:
     """Start a controller with the defaults of a user who gives no options."""
     variables = {**os.environ, "KUBECONFIG": kubeconfig, "HOME": str(folder), "XDG_CACHE_HOME": str(folder)}
@@ -202,7 +188,7 @@ def test_a_second_process_on_one_machine_gets_a_store_and_ports_of_its_own(tmp_p
     assert lines[-1]["remedy"] == "rukpak crd | kubectl apply --server-side -f -"
 
 
-@pytest.mark.parametrize("words", [["--help"], ["render", "--help"], ["crd"]], ids=" ".join)
+@pytest.mark.parametrize("words", [["--help"], ["crd"]], ids=" ".join)
 def test_a_reader_that_stops_reading_causes_no_traceback(words: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)

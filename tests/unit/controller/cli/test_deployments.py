@@ -246,32 +246,25 @@ def read(process: subprocess.Popen[str]) -> list[str]:
     return process.stdout.readline().split("   ")
 
 
-def test_status_shows_each_change_of_a_row_once(api: FakeApi, tmp_path: Path) -> None:
-    with watching(api, tmp_path, "status") as process:
-        heading, first = read(process), read(process)
-        put(api, paused=False)  # changes no cell
-        put(api, paused=True)
-        second = read(process)
-    assert heading[0].startswith("NAME")
-    assert ("false" in " ".join(first), "true" in " ".join(second)) == (True, True)
-
-
-def test_an_age_is_no_change_and_a_deletion_is_one(api: FakeApi, tmp_path: Path) -> None:
+def test_status_shows_each_change_of_a_row_once_and_aligned(api: FakeApi, tmp_path: Path) -> None:
+    """An age is no change, and a deletion is one."""
     put(api, paused=False, creationTimestamp="2026-01-01T00:00:00Z")
-    with watching(api, tmp_path, "status") as process:
-        assert read(process)[0] == "NAME"
-        assert "Deleted" not in " ".join(read(process))
-        put(api, paused=False, creationTimestamp="2025-01-01T00:00:00Z")
-        put(api, paused=False, deletionTimestamp="2026-01-02T00:00:00Z")
-        api.delete(BUNDLES, "shop")
-        assert "Deleted" in " ".join(read(process))
-
-
-def test_rows_that_are_shown_one_by_one_are_aligned(api: FakeApi, tmp_path: Path) -> None:
     with watching(api, tmp_path, "status") as process:
         assert process.stdout is not None
         heading, first = process.stdout.readline(), process.stdout.readline()
+        put(api, paused=False, creationTimestamp="2025-01-01T00:00:00Z")
+        put(api, paused=True, creationTimestamp="2025-01-01T00:00:00Z")
+        second = read(process)
+        put(api, paused=True, deletionTimestamp="2026-01-02T00:00:00Z")
+        api.delete(BUNDLES, "shop")
+        last = read(process)
+    assert heading.startswith("NAME")
     assert heading.index("PAUSED") == first.index("false")
+    assert ("true" in " ".join(second), "Deleted" in " ".join(second), "Deleted" in " ".join(last)) == (
+        True,
+        False,
+        True,
+    )
 
 
 def test_events_come_in_order_of_time_and_a_repetition_is_news(api: FakeApi, tmp_path: Path) -> None:

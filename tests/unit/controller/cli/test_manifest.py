@@ -6,7 +6,6 @@ import io
 import json
 import os
 import pty
-import subprocess
 import sys
 from operator import attrgetter
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rukpak.controller.cli import command
+from rukpak.controller.cli import command, main
 from rukpak.controller.cli.manifest import SecretUse, find_secret_uses
 from tests.support.deployments import deployment, manifest
 
@@ -83,12 +82,12 @@ def environment(folder: Path) -> dict[str, str]:
     return {**os.environ, "KUBECONFIG": str(folder / "no-such-file"), "KUBERNETES_SERVICE_HOST": ""}
 
 
-def run(file: Path, *options: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    """Render without a terminal."""
-    return subprocess.run(
-        words(*options), env=environment(file.parent), input=stdin, capture_output=True, text=True,
-        start_new_session=True, timeout=60, check=False,
-    )  # fmt: skip
+@pytest.fixture
+def no_terminal(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run without a terminal, where no cluster is found."""
+    monkeypatch.setattr(command, "TERMINAL", file.parent / "none" / "tty")
+    monkeypatch.setenv("KUBECONFIG", environment(file.parent)["KUBECONFIG"])
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
 
 
 def answer(file: Path, text: str) -> tuple[int, str]:
@@ -109,11 +108,15 @@ def answer(file: Path, text: str) -> tuple[int, str]:
     return status, shown.replace("\r\n", "\n")
 
 
-@pytest.mark.parametrize("stdin", [False, True], ids=["from a file", "from stdin"])
-def test_without_a_terminal_nothing_is_read(file: Path, *, stdin: bool) -> None:
-    done = run(file, "-f", "-", stdin=file.read_text()) if stdin else run(file, "-f", str(file))
-    assert (done.returncode, done.stdout) == (2, "")
-    first, *table, last = done.stderr.splitlines()
+@pytest.mark.usefixtures("no_terminal")
+def test_without_a_terminal_nothing_is_read(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(file.read_bytes())))
+    status = main(["render", "-f", "-"])
+    done = capsys.readouterr()
+    assert (status, done.out) == (2, "")
+    first, *table, last = done.err.splitlines()
     assert first.endswith("uses your permissions to read these Secrets and send them to these servers, or print them:")
     assert [line.split() for line in table[1:]] == [
         ["Secret", '"kube-system/admin"', "evil.example.com"],
@@ -122,11 +125,12 @@ def test_without_a_terminal_nothing_is_read(file: Path, *, stdin: bool) -> None:
     assert last.endswith("pass --use-secrets to use its Secrets")
 
 
-def test_who_says_so_beforehand_is_not_asked(file: Path) -> None:
-    done = run(file, "-f", str(file), "--use-secrets")
-    assert done.returncode == 1
-    assert "no-such-file" in done.stderr
-    assert "terminal" not in done.stderr
+@pytest.mark.usefixtures("no_terminal")
+def test_who_says_so_beforehand_is_not_asked(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["render", "-f", str(file), "--use-secrets"]) == 1
+    said = capsys.readouterr().err
+    assert "no-such-file" in said
+    assert "terminal" not in said
 
 
 @pytest.mark.parametrize(

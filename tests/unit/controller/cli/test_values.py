@@ -56,12 +56,12 @@ def chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "templates").mkdir()
     (folder / "Chart.yaml").write_text("{apiVersion: v2, name: c, version: 0.1.0}")
     (folder / "templates/a.yaml").write_text("{{ .Values | toJson }}\n")
-    (folder / "below.json").write_text(json.dumps(BELOW))
     return folder
 
 
-def render(chart: Path, *words: str) -> dict[str, Any] | None:
+def render(chart: Path, *words: str, below: Mapping[str, Any] = BELOW) -> dict[str, Any] | None:
     """Return the values as Helm has them; None if it refuses the words."""
+    (chart / "below.json").write_text(json.dumps(below))
     done = subprocess.run(
         [packaged_helm(), "template", chart, "-f", chart / "below.json", *words],
         capture_output=True,
@@ -80,10 +80,16 @@ def without_nulls(value: Any) -> Any:
 
 @pytest.mark.parametrize(("flag", "texts"), [("--set", (*UNTYPED, *TYPED)), ("--set-string", TYPED)])
 def test_values_are_those_of_helm(flag: str, texts: tuple[str, ...], chart: Path) -> None:
-    for text in texts:
-        values = copy.deepcopy(BELOW)
+    """Each text is about a mapping of its own, so that Helm is run once."""
+    values = {f"p{number}": copy.deepcopy(BELOW) for number in range(len(texts))}
+    words = [f"p{number}.{text}" for number, text in enumerate(texts)]
+    found = render(chart, *(word for text in words for word in (flag, text)), below=values)
+    assert found is not None
+    for text in words:
         set_values(values, text, FLAGS[flag])
-        assert without_nulls(values) == without_nulls(render(chart, flag, text)), text
+    for name, text in zip(values, words, strict=False):
+        assert without_nulls(values[name]) == without_nulls(found[name]), text
+    assert without_nulls(values) == without_nulls(found)
 
 
 @pytest.mark.parametrize("text", REFUSED)

@@ -334,7 +334,8 @@ def test_long_names_that_are_left_out_take_little_memory(tmp_path: Path) -> None
     assert peak < 16 << 20
 
 
-def test_what_is_told_of_what_is_left_out_has_a_limit(tmp_path: Path) -> None:
+def test_what_is_told_of_what_is_left_out_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rukpak.controller.content.limits._REFUSED_TEXT", 1 << 20)
     folder = "/".join(["d" * 200] * 4)
     entries = (Entry(path=f"{folder}/{number}\\{'x' * 100}", target="y" * 900_000) for number in range(40_000))
     with pytest.raises(BundleError, match="too many entries that cannot be used; remove some"):

@@ -267,12 +267,12 @@ def test_the_heap_stays_small_for_large_specs(_name: str, spec: dict[str, Any]) 
     seen(0, **spec)
     tracemalloc.start()
     try:
-        kept = [seen(number, **spec) for number in range(3)]
+        kept = seen(1, **spec)
         resident, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert len(kept) == 3
-    assert resident < 1 << 20
+    assert kept.name
+    assert resident < 1 << 18
 
 
 @pytest.mark.parametrize(("_name", "metadata"), FAT_METADATA, ids=[name for name, _ in FAT_METADATA])
@@ -281,12 +281,12 @@ def test_the_heap_stays_small_for_many(_name: str, metadata: dict[str, Any]) -> 
     make_seen(json.loads(whole))
     tracemalloc.start()
     try:
-        kept = [make_seen(json.loads(whole)) for _ in range(3)]
+        kept = make_seen(json.loads(whole))
         resident, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert len(kept) == 3
-    assert resident < 1 << 20
+    assert kept.name
+    assert resident < 1 << 18
 
 
 def test_an_outline_of_large_metadata_has_what_is_asked_for_and_the_whole_is_whole() -> None:

@@ -98,7 +98,7 @@ def test_what_is_written_to_be_started_can_be_while_other_programs_are(tmp_path:
         return GitRunner(access, tmp_path).run("version")
 
     with again_and_again(helm, helm, git, git):
-        for _ in range(150):
+        for _ in range(30):
             program = connect(repository, {}, ours).environment["GIT_SSH"]
             subprocess.run([program, "-V"], check=True, capture_output=True)
 
@@ -187,9 +187,10 @@ def test_a_hostile_helm_does_not_reach(attack: str, surroundings: dict[str, obje
 
 @CONFINED
 @pytest.mark.parametrize("attack", ATTACKS)
-@pytest.mark.parametrize("port", [0, 1], ids=["local", "remote"])
-def test_a_hostile_git_does_not_reach(attack: str, port: int, surroundings: dict[str, object]) -> None:
+def test_a_hostile_git_does_not_reach(attack: str, surroundings: dict[str, object]) -> None:
+    """What uses sockets is tried with a repository at a port of a server, which git reaches; the rest without one."""
     scratch = Path(str(surroundings["outside"])) / "call"
+    port = 1 if "socket." in ATTACKS[attack] else 0
     (scratch / "repository").mkdir()
     (scratch / "attack.py").write_text(script_of(attack, surroundings).replace("../secret", "../../secret"))
     access = Access(path="s", deadline=time.monotonic() + 250, cancelled=threading.Event(), scratch=scratch)

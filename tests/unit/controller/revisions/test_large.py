@@ -5,7 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from rukpak.api import names
+from rukpak.api.plugins import Limits
 from rukpak.controller.building.revision import PackedRevision
+from rukpak.controller.revisions import large
 from rukpak.controller.revisions import store as revisions
 from rukpak.controller.sharing import Admission
 from tests.support.deployments import make_store
@@ -16,12 +18,13 @@ MAP = "/api/v1/namespaces/shop/configmaps/a"
 
 
 def great(value: str) -> Json:
-    data = {"a": value, **{f"k{index}": "" for index in range(110_000)}}
+    data = {"a": value, **{f"k{index}": "" for index in range(1100)}}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data}
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    monkeypatch.setattr(large, "INLINE", Limits(text_bytes=100_000, nodes=1000))
     made = World()
     made.cluster.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
     made.shelf.packs = True
@@ -86,7 +89,7 @@ def test_who_is_gone_waits_no_more(world: World) -> None:
 
 
 def test_what_takes_too_much_unpacked_is_not_kept(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(revisions, "TEXT_BYTES", 1_000_000)
+    monkeypatch.setattr(revisions, "TEXT_BYTES", 10_000)
     world.wish("v1")
     world.settle()
     assert world.conditions["Installed"] == "False TooLarge"

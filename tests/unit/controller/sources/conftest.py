@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from rukpak.api.plugins import Access
 from rukpak.controller.sources import hosts as detours
+from tests.support.clock import Unwaited
 
 SECONDS = 1.5
 
@@ -25,4 +25,4 @@ def _quick_detours(monkeypatch: pytest.MonkeyPatch) -> None:
 def access(request: pytest.FixtureRequest, tmp_path: Path) -> Access:
     """Access for a call of the source at the PATH of a module."""
     deadline = time.monotonic() + 250
-    return Access(path=request.module.PATH, deadline=deadline, cancelled=threading.Event(), scratch=tmp_path)
+    return Access(path=request.module.PATH, deadline=deadline, cancelled=Unwaited(), scratch=tmp_path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import ssl
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import entry_points
@@ -21,6 +20,7 @@ from rukpak.controller.playground.components import write_certificates
 from rukpak.controller.sources import chart
 from rukpak.controller.sources.chart import ChartSource
 from tests.support.charts import add_chart, entry_of, index_of, pack, packed_chart, repository_of
+from tests.support.clock import Unwaited
 from tests.support.faulty_registry import Faults, FaultyRegistry
 from tests.support.web_servers import FaultyServer
 
@@ -87,7 +87,7 @@ class Client:
 
     def _access(self, **options: Any) -> Access:
         deadline = time.monotonic() + 250
-        return Access(path=PATH, deadline=deadline, cancelled=threading.Event(), scratch=self._new_folder(), **options)
+        return Access(path=PATH, deadline=deadline, cancelled=Unwaited(), scratch=self._new_folder(), **options)
 
     def _write(self, entries: Iterator[Entry]) -> dict[str, str]:
         folder = self._new_folder()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import ssl
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -26,6 +25,7 @@ from rukpak.controller.sources.http import HttpSource
 from rukpak.controller.sources.image.source import ImageSource
 from tests.support.archives import tarball
 from tests.support.charts import entry_of, index_of, packed_chart, repository_of
+from tests.support.clock import Unwaited
 from tests.support.faulty_registry import FaultyRegistry
 from tests.support.git_servers import GitHttpServer, GitRepository
 from tests.support.web_servers import Asked, FaultyServer, OddServer, Reply
@@ -93,7 +93,7 @@ class Client:
         return Access(
             path=PATH,
             deadline=time.monotonic() + 250,
-            cancelled=threading.Event(),
+            cancelled=Unwaited(),
             scratch=self._new_folder(),
             credentials=credentials,
         )

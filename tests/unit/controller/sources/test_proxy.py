@@ -29,6 +29,7 @@ from rukpak.controller.sources.http import HttpSource
 from rukpak.controller.sources.image.source import ImageSource
 from tests.support.archives import tarball
 from tests.support.charts import entry_of, index_of, packed_chart, repository_of
+from tests.support.clock import Unwaited
 from tests.support.faulty_registry import Faults, FaultyRegistry
 from tests.support.git_servers import GitHttpServer, GitRepository
 from tests.support.proxies import NAMES, Squid, running_squid
@@ -106,7 +107,7 @@ class Client:
 
     def _access(self, **options: Any) -> Access:
         options = {"network": self.network, "deadline": time.monotonic() + 20, **options}
-        return Access(path=PATH, cancelled=threading.Event(), scratch=self._new_folder(), **options)
+        return Access(path=PATH, cancelled=Unwaited(), scratch=self._new_folder(), **options)
 
     def _new_folder(self) -> Path:
         self._count += 1

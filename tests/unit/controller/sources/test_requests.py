@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -21,6 +20,7 @@ from rukpak.api.plugins import Access, Credentials, Entry, Resolution, Trusted
 from rukpak.controller.building.entry_points import source_of
 from tests.support.archives import tarball
 from tests.support.charts import add_chart, repository_of
+from tests.support.clock import Unwaited
 from tests.support.cosigned import (
     make_bundle,
     make_key,
@@ -145,7 +145,7 @@ def ask(
         return Access(
             path="",
             deadline=time.monotonic() + SECONDS,
-            cancelled=threading.Event(),
+            cancelled=Unwaited(),
             scratch=Path(tempfile.mkdtemp(dir=folder)),
             credentials=credentials,
             trusted=trusted or Trusted(),

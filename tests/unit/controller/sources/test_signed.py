@@ -153,7 +153,7 @@ def test_a_signature_by_another_key(server: FaultyServer, file: Client) -> None:
 
 
 def test_a_signature_that_is_too_large(server: FaultyServer, file: Client) -> None:
-    server.add(SIGNATURE, b"x", endless=True)
+    server.add(SIGNATURE, bytes(1 << 16), endless=True)
     assert "exceeds the limit of 1 MiB" in file.refusal(Reason.VERIFICATION_FAILED)
 
 

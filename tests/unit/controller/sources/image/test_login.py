@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,6 +27,7 @@ from rukpak.controller.sources.image.login import Challenge, choose_credentials,
 from rukpak.controller.sources.image.reference import find_endpoint, parse_reference
 from rukpak.controller.sources.image.source import ImageSource
 from tests.support.archives import tarball
+from tests.support.clock import Unwaited
 from tests.support.faulty_registry import Faults, FaultyRegistry
 from tests.support.private_sources import Authority
 
@@ -341,9 +341,7 @@ def test_what_is_tried_where() -> None:
 
 @pytest.fixture
 def token_access(tmp_path: Path) -> Access:
-    return Access(
-        path="spec.sources[0]", deadline=time.monotonic() + 250, cancelled=threading.Event(), scratch=tmp_path
-    )
+    return Access(path="spec.sources[0]", deadline=time.monotonic() + 250, cancelled=Unwaited(), scratch=tmp_path)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import pytest
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.sources.hosts import Place
+from rukpak.controller.sources.image import registry as registry_module
 from rukpak.controller.sources.image.registry import Registry, read_tags
 from rukpak.controller.sources.versions import Choice, Range
 
@@ -135,7 +136,8 @@ def test_too_many_tags_in_the_only_page_are_refused() -> None:
     assert caught.value.reason is Reason.CONTENT_REJECTED
 
 
-def test_one_page_at_a_time_is_in_memory() -> None:
+def test_one_page_at_a_time_is_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry_module, "_MOST", 20_000)
     tags = [f"1.0.{number}-{'a' * 110}" for number in range(1000)]
     again = page(tags, '</v2/a/tags/list?n=1000>; rel="next"')
     registry, choice = cast("Registry", Pages({"n=1000": again})), Choice(Range(">=1.0.0-0 <2"))
@@ -147,7 +149,7 @@ def test_one_page_at_a_time_is_in_memory() -> None:
 
     tracemalloc.start()
     try:
-        with pytest.raises(BundleError, match="more than 100000 tags"):
+        with pytest.raises(BundleError, match="more than 20000 tags"):
             choose()
         _, most = tracemalloc.get_traced_memory()
     finally:

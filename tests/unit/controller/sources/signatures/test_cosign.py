@@ -10,8 +10,8 @@ from operator import attrgetter
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
@@ -244,11 +244,20 @@ class Invalid:
 SECRET = {"keys": [{"secret": {"name": "keys"}}]}
 PEM = pem_of(key()).encode()
 SMALL = pem_of(rsa.generate_private_key(65537, 1024)).encode()
-FOREIGN = (
-    dsa.generate_private_key(2048)
-    .public_key()
-    .public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-)
+FOREIGN = b"""-----BEGIN PUBLIC KEY-----
+MIIBuDCCASwGByqGSM44BAEwggEfAoGBAPBJmpgKnjvdHJ/zaivsX4rzDLpMk4vK
+Oec0ydrv6qXuLB9pFpE2Pa2HJsU9zVctQvCYqOVTdE9sprmzHufGm3X6xFss4jof
+zBYZ8YebYc+4rOSvuKlEBwy6iM4lvdtTq5iHRBpkjveV30Tobigm738VKGi9JnO1
+fkecLU5HLQ+fAhUAkePzHdZWtntGptyC11bvV8KpASMCgYEAiNnmVjAzoge2WW89
+DB7ruPoTZ/5gGJbZqoH7YjJJ3V7n/TQ0fxFeYv3cHKVaX5vsajahChL8kOjz0sUT
+wHp2F/yXsAG+fVsuF9LzoTjvyzNB4malYCvK4D3Mu8ycsHXL4PocEhsBQY/boOpJ
+WmDAv2ekYY4ANw6Y3QOX0oQCmsADgYUAAoGBAMfxV2JbKRYk2IZvB3q9Jg+c5AC2
+khjgx6QwcVUfH7TZIuxy9YN/3LPPXoCr3EYy3kXX1NmViORiMYOr+ukD/mterBDt
+kb0vc7bzI0tnLnY68PV3ZXYhoM40VSTz+F7zflHH7FMhs2lwx3XevBYSh3Hl9d1T
+9R1jkOUHSFBaWcu8
+-----END PUBLIC KEY-----
+"""
+"""A key of DSA, which takes half a second to generate."""
 OLD_CURVE = pem_of(ec.generate_private_key(ec.SECP224R1())).encode()
 CANARY = b"-----BEGIN PRIVATE KEY-----\ncanary\n-----END PRIVATE KEY-----"
 INVALID = [

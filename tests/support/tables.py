@@ -1,0 +1,119 @@
+"""Tables: the cases of a rule that needs no fixture are one test, which runs all of them even if one fails.
+
+pytest takes longer to collect, set up and report a test than most cases take to run. Of a rule with several tables each
+row is tried once, not with each row of the others.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from types import FunctionType
+from typing import Any, NamedTuple, cast
+
+import pytest
+
+PARAMETERS = type(pytest.param())
+APART = frozenset({"repeats"})
+"""Marks that are about single cases."""
+
+
+class Column(NamedTuple):
+    """What one `parametrize` says."""
+
+    names: tuple[str, ...]
+    rows: tuple[Sequence[Any], ...]
+    names_of_rows: Any
+    """The argument `ids`."""
+
+    def position(self, arguments: Mapping[str, Any]) -> int:
+        """Return which row a case has."""
+        given = tuple(arguments[name] for name in self.names)
+        same = [number for number, row in enumerate(self.rows) if [*map(id, row)] == [*map(id, given)]]
+        return same[0] if same else [tuple(row) for row in self.rows].index(given)  # numbers of a range are made anew
+
+    def describe(self, position: int) -> str:
+        """Return what a case is called."""
+        row, ids = self.rows[position], self.names_of_rows
+        if callable(ids):
+            return "-".join(str(ids(value)) for value in row)
+        return str(list(ids)[position] if ids is not None else "-".join(map(repr, row)))
+
+
+def combine(lengths: Sequence[int]) -> list[tuple[int, ...]]:
+    """Return which rows of several tables are tried together, by position, so that each is tried once."""
+    return [tuple(number % length for length in lengths) for number in range(max(lengths))] if all(lengths) else []
+
+
+def is_combined(test: pytest.Function) -> bool:
+    """Whether a case of a test with several tables is among those that try each row once."""
+    columns = [_read(mark) for mark in test.iter_markers("parametrize")]
+    read = [column for column in columns if column is not None]
+    if len(read) < 2 or len(read) < len(columns):
+        return True
+    return tuple(column.position(test.callspec.params) for column in read) in combine([len(each.rows) for each in read])
+
+
+def as_table(module: pytest.Module, name: str, function: object) -> pytest.Function | None:
+    """Return the test that runs all cases of a parametrized function; None if its cases are tests of their own."""
+    if not isinstance(function, FunctionType) or not module.funcnamefilter(name):
+        return None
+    marks: list[pytest.Mark] = getattr(function, "pytestmark", [])
+    columns = [_read(mark) for mark in marks if mark.name == "parametrize"]
+    read = [column for column in columns if column is not None]
+    given = [name for column in read for name in column.names]
+    if not read or len(read) < len(columns) or {mark.name for mark in marks} & APART:
+        return None
+    if set(inspect.signature(function).parameters) != set(given) or hasattr(function, "hypothesis"):
+        return None
+    run = _make_test(function, read)
+    cast("Any", run).pytestmark = [mark for mark in marks if mark.name != "parametrize"]
+    made: pytest.Function = pytest.Function.from_parent(module, name=name, callobj=run)
+    return made
+
+
+def _read(mark: pytest.Mark) -> Column | None:
+    """Read `parametrize`; None if fixtures take its values, if cases have marks, or if they can be read only once."""
+    if len(mark.args) != 2 or mark.kwargs.keys() - {"ids"} or not isinstance(mark.args[1], Collection):
+        return None
+    given, values = mark.args
+    names = tuple(name.strip() for name in given.split(",")) if isinstance(given, str) else tuple(given)
+    is_alone = isinstance(given, str) and len(names) == 1
+    rows = []
+    for value in values:
+        if isinstance(value, PARAMETERS) and (value.marks or value.id):
+            return None
+        row = value.values if isinstance(value, PARAMETERS) else (value,) if is_alone else value
+        rows.append(row)
+    return Column(names, tuple(rows), mark.kwargs.get("ids"))
+
+
+def _make_test(function: Callable[..., object], columns: Sequence[Column]) -> Callable[[], None]:
+    def run() -> None:
+        __tracebackhide__ = True
+        failures: dict[str, BaseException] = {}
+        skipped: list[BaseException] = []
+        cases = combine([len(column.rows) for column in columns])
+        for positions in cases:
+            arguments = dict(_arguments(columns, positions))
+            try:
+                function(**arguments)
+            except pytest.skip.Exception as error:
+                skipped.append(error)
+            except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - raised below
+                failures["-".join(map(Column.describe, columns, positions))] = error
+        if failures:
+            names, first = [*failures], next(iter(failures.values()))
+            first.add_note("\n".join([f"the case: {names[0]}", *(f"also: {name}" for name in names[1:])]))
+            raise first
+        if cases and len(skipped) == len(cases):
+            raise skipped[0]
+
+    run.__name__ = run.__qualname__ = function.__name__
+    run.__module__, run.__doc__ = function.__module__, function.__doc__
+    return run
+
+
+def _arguments(columns: Sequence[Column], positions: Sequence[int]) -> Iterator[tuple[str, Any]]:
+    for column, position in zip(columns, positions, strict=True):
+        yield from zip(column.names, column.rows[position], strict=True)
