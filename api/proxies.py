@@ -150,7 +150,7 @@ def _ascii(name: str) -> str:
 
 
 def _is_match(entry: str, name: str, port: int) -> bool:
-    """Return whether an entry of NO_PROXY is about a host; one that cannot be read is about none."""
+    # An entry that cannot be read is about none.
     if entry == "*":
         return True
     if "/" in entry:

@@ -254,7 +254,6 @@ def _parse_host(text: str) -> str:
 
 
 def _networks_of_api_server() -> tuple[str, ...]:
-    """Return the address at which pods find the API server, which no source may be at."""
     try:
         return (str(ip_network(os.environ.get("KUBERNETES_SERVICE_HOST", ""))),)
     except ValueError:  # unset, or a host name

@@ -271,7 +271,6 @@ class Admission:
         self._grant()
 
     def _grant(self) -> None:
-        """Grant what can be granted, and call it without the lock."""
         while request := self._next():
             request.granted()
 

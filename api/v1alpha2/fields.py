@@ -96,12 +96,11 @@ def parse_field_path(text: str) -> tuple[str, ...]:
 
 
 def _for_durations(expression: str) -> str:
-    """Return a CEL rule that skips malformed durations, which the pattern refuses and CEL would fail on."""
+    # The pattern refuses malformed durations; CEL would fail on them.
     return f"!self.matches(r'{_DURATION}') || {expression}"
 
 
 def _timestamp(moment: datetime) -> str:
-    """Return a time as Kubernetes writes it: UTC, whole seconds."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -117,7 +117,6 @@ def _of_ready(field: str) -> str:
 
 
 def _column(name: str, path: str, description: str, *, kind: str = "string", priority: int = 0) -> Schema:
-    """Return a printer column; a priority above 0 means that only `-o wide` shows it."""
     column = {"name": name, "type": kind, "description": description, "jsonPath": path}
     return {**column, "priority": priority} if priority else column
 
@@ -168,7 +167,7 @@ def structural(emitted: Mapping[str, Any], definitions: Mapping[str, Any]) -> Sc
 
 
 def _dereferenced(emitted: Mapping[str, Any], definitions: Mapping[str, Any]) -> Schema:
-    """Replace a reference by its definition; keywords next to the reference take precedence."""
+    # Keywords next to the reference take precedence.
     own = {key: value for key, value in emitted.items() if key != "$ref"}
     return {**_definition(emitted, definitions), **own}
 
@@ -178,7 +177,7 @@ def _definition(emitted: Mapping[str, Any], definitions: Mapping[str, Any]) -> M
 
 
 def _without_null(schema: Schema, definitions: Mapping[str, Any]) -> Schema:
-    """Turn `X or null` into an X that may be absent: the API server drops such nulls."""
+    # The API server drops such nulls.
     if "anyOf" not in schema:
         return schema
     choices = [choice for choice in schema["anyOf"] if choice.get("type") != "null"]
@@ -189,7 +188,6 @@ def _without_null(schema: Schema, definitions: Mapping[str, Any]) -> Schema:
 
 
 def _rewritten(schema: Schema) -> Schema:
-    """Return keywords in their other form: descriptions on one line, constants, integer sizes, free-form objects."""
     found: Schema = {}
     if "description" in schema:
         found["description"] = " ".join(schema["description"].split())
@@ -217,7 +215,7 @@ def _children(schema: Schema, definitions: Mapping[str, Any]) -> Schema:
 
 
 def _with_key_defaults(items: Schema, keys: Sequence[str]) -> Schema:
-    """Give optional keys of a list map the default "", because the API server requires one."""
+    # The API server requires a default.
     optional = set(keys) - set(items.get("required", []))
     if not optional:
         return items
@@ -246,7 +244,6 @@ def _default(schema: Schema, definitions: Mapping[str, Any]) -> Schema:
 
 
 def _without_defaults(schema: Schema) -> Schema:
-    """Remove all defaults: only the controller fills in a status."""
     found = {key: value for key, value in schema.items() if key != "default"}
     if "properties" in schema:
         found["properties"] = {name: _without_defaults(member) for name, member in _members(schema)}
@@ -282,6 +279,6 @@ def _own_descriptions(model: type[BaseModel]) -> dict[str, str]:
 
 @cache
 def _definitions(module: str) -> dict[str, ast.ClassDef]:
-    """Return the classes of a module, which is parsed once: `inspect.getsource` does so for each class."""
+    # Parsed once: `inspect.getsource` does so for each class.
     tree = ast.parse(inspect.getsource(sys.modules[module]))
     return {each.name: each for each in tree.body if isinstance(each, ast.ClassDef)}

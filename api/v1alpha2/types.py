@@ -95,14 +95,12 @@ _FORMATS = ["plain", "registry-v1", "helm"]
 
 
 def _names_its_namespace(block: str) -> str:
-    """Return a CEL expression: the Secret in a block of the source `s`, if any, has a namespace."""
     auth = f"s.{block}.auth"
     given = f"(has({auth}.secret) ? has({auth}.secret.namespace) : has({auth}.namespace))"
     return f"(!has(s.{block}) || !has({auth}) || {given})"
 
 
 def _has_namespaces(verify: str, kind: str) -> str:
-    """Return a CEL expression: each Secret of a `verify` has a namespace, and it names no ConfigMap."""
     if kind == "git":
         return f"(!has({verify}) || has({verify}.secret.__namespace__))"
     cosign = f"{verify}.cosign"

@@ -174,7 +174,6 @@ def _matches(rule: CrdUpgradeRule, finding: CheckFinding, crd: str) -> bool:
 
 
 def _is_below(path: str, beginning: str) -> bool:
-    """Whether a path is that of a node or of one below it: `^.statusText` is not below `^.status`."""
     return path == beginning or path.startswith((f"{beginning}.", f"{beginning}["))
 
 
@@ -253,7 +252,6 @@ Remove = Callable[[str, Schema], CheckFinding]
 
 
 def _removal(path: str, schema: Schema) -> CheckFinding:
-    """Return the change to an empty schema."""
     if schema.get("type"):
         return CheckFinding("type", f'type changed : {compact(schema["type"])} -> ""', path=path)
     return CheckFinding("unhandled", "unhandled changes found (node without type removed)", path=path)
@@ -287,7 +285,6 @@ def _compare(old: Schema, new: Schema, path: str, remove: Remove) -> Iterator[Ch
 
 
 def _children(schema: Schema) -> dict[str, Schema]:
-    """Return the nodes directly below a node, by their suffix to its path."""
     children = {f".{name}": mapping(value) for name, value in mapping(schema, "properties").items()}
     if isinstance(schema.get("items"), dict):
         children[".items"] = schema["items"]
@@ -297,7 +294,6 @@ def _children(schema: Schema) -> dict[str, Schema]:
 
 
 def _compare_openness(old: Schema, new: Schema, path: str) -> Iterator[CheckFinding]:
-    """Compare additionalProperties if it allowed everything and so has no node."""
     before, after = old.get("additionalProperties"), new.get("additionalProperties")
     if before is True and after is not True:
         text = f"unhandled changes found (additionalProperties true -> {compact(after)})"
@@ -315,7 +311,7 @@ def _compare_combinations(old: Schema, new: Schema, path: str) -> Iterator[Check
 
 
 def _any_of(schema: Schema) -> Sequence[Any]:
-    """Return anyOf, except where it only repeats int-or-string, as some generators do."""
+    # Some generators only repeat int-or-string there.
     alternatives = sequence(schema, "anyOf")
     return [] if schema.get(INT_OR_STRING) and alternatives == _INT_OR_STRING_ALTERNATIVES else alternatives
 
@@ -346,7 +342,6 @@ def _compare_demands(old: Sequence[Any], new: Sequence[Any], path: str) -> Itera
 def _compare_paired(
     lost: Sequence[Any], gained: Sequence[Any], old: Sequence[Any], path: str, check: CrdCheck
 ) -> Iterator[CheckFinding]:
-    """Compare schemas that were probably changed in place: the first removed one with the first new one."""
     places = {id(schema): index for index, schema in enumerate(old)}
     for before, after in zip(lost, gained, strict=False):
         below = path_below(path, f".{check}[{places[id(before)]}]")
@@ -519,8 +514,7 @@ def _at_most(check: CrdCheck) -> Rule:
 
 
 def _at_least(check: CrdCheck, floor: float | None = None) -> Rule:
-    """Return the rule of a lower bound; bounds up to `floor` have no effect."""
-
+    # Bounds up to `floor` have no effect.
     def _rule(old: Schema, new: Schema) -> Iterator[CheckFinding]:
         before, after = number(old.get(check)), number(new.get(check))
         if after is None or (floor is not None and after <= floor):
@@ -550,8 +544,6 @@ def _exact(value: float) -> Fraction:
 
 
 def _added_flag(check: CrdCheck, field: str = "") -> Rule:
-    """Return the rule of a field that narrows the schema when it is true."""
-
     def _rule(old: Schema, new: Schema) -> Iterator[CheckFinding]:
         if not old.get(field or check) and new.get(field or check):
             yield CheckFinding(check, f"{check} added : false -> true")
@@ -626,7 +618,7 @@ def _validations(old: Schema, new: Schema) -> Iterator[CheckFinding]:
 
 
 def _rules_of(schema: Schema) -> list[tuple[str, str, bool]]:
-    """Return the identity of each rule of `x-kubernetes-validations`: a new message makes no new rule."""
+    # A new message makes no new rule.
     rules = map(mapping, sequence(schema, "x-kubernetes-validations"))
     return [
         (str(r.get("rule", "")), str(r.get("reason") or "FieldValueInvalid"), r.get("optionalOldSelf") is True)

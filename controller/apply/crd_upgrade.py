@@ -148,7 +148,6 @@ def plan_trials(
 
 
 def _may_refuse(old: Schema, new: Schema) -> bool:
-    """Whether an object may match the old schema and not the new one."""
     differences = compare_schemas(old, new)
     return any(each.level == "Error" for each in differences) or narrows_unknown_fields(old, new)
 
@@ -284,7 +283,6 @@ def _only_name(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_metadata(schema: Schema) -> Schema:
-    """Return a schema of a resource that allows any metadata, except for the name."""
     properties = mapping(schema, "properties")
     metadata = mapping(properties, "metadata", "properties")
     named = {name: metadata[name] for name in ("name", "generateName") if name in metadata}
@@ -309,7 +307,6 @@ def _validate(value: Any, schema: Schema, place: _Location) -> Iterator[Violatio
 
 
 def _count_steps(value: Any, schema: Schema) -> int:
-    """Return how often a value is met by words of its schema, those of schemas below not counted."""
     words = sum(len(schema[field]) for field in ("enum", "required") if isinstance(schema.get(field), list))
     return words + (len(value) // _CHARACTERS if isinstance(value, str) else 0)
 
@@ -516,7 +513,6 @@ def inspect_upgrade(
 def _survey(
     client: Client, old: CustomResourceDefinition, trials: Mapping[str, Sequence[Trial]], survey: Survey
 ) -> tuple[list[CheckFinding], ApiError | None]:
-    """Return the findings of existing objects, and why not all of them could be checked."""
     for version, tried in trials.items():
         try:
             _add_objects(client, old.resource(version).path(), tried, survey)
@@ -536,7 +532,6 @@ def _add_objects(client: Client, path: str, trials: Sequence[Trial], survey: Sur
 
 
 def _unevaluated(findings: Sequence[CheckFinding], versions: Mapping[str, object]) -> list[CheckFinding]:
-    """Return warnings about rules that were not evaluated for existing objects."""
     added = {f.version for f in findings if (f.check, f.level) == ("xvalidations", "Error") and f.version in versions}
     text = "rules added to x-kubernetes-validations of version {} were not evaluated for existing objects"
     return [
@@ -629,5 +624,4 @@ def _admit_fields(value: Mapping[str, Any], schema: Schema, steps: Steps, *, is_
 
 
 def _keeps_null(schema: Any) -> bool:
-    """Whether null is a value: otherwise it is dropped, and a default takes its place."""
     return mapping(schema).get("nullable") is True

@@ -183,7 +183,7 @@ def united(left: Manifest, right: Manifest) -> dict[str, Any]:
 
 
 def _annotated(key: ObjectKey, text: object) -> tuple[list[Path], list[str]]:
-    """Read the annotation, comma-separated paths; a malformed path becomes a warning."""
+    # A malformed path becomes a warning.
     paths, warnings = [], []
     for part in filter(None, map(str.strip, _split(str(text)))):
         try:
@@ -194,7 +194,7 @@ def _annotated(key: ObjectKey, text: object) -> tuple[list[Path], list[str]]:
 
 
 def _scaled_by(manifest: Manifest) -> Iterator[ObjectKey]:
-    """Yield the target of an autoscaler. The default kind of a ScaledObject (KEDA) is Deployment."""
+    # The default kind of a ScaledObject (KEDA) is Deployment.
     key = key_of(manifest)
     if key[:2] not in (("autoscaling", "HorizontalPodAutoscaler"), ("keda.sh", "ScaledObject")):
         return
@@ -205,7 +205,7 @@ def _scaled_by(manifest: Manifest) -> Iterator[ObjectKey]:
 
 
 def _split(text: str) -> list[str]:
-    """Split at commas, except those in a quoted key: after them comes an odd number of quotes."""
+    # After a comma in a quoted key comes an odd number of quotes.
     parts: list[list[str]] = [[]]
     pieces = text.split('"')
     for index, piece in enumerate(pieces):
@@ -228,7 +228,7 @@ def _tree_of(paths: Iterable[Path]) -> _Tree:
 
 
 def _find_all(value: Any, tree: _Tree, above: Path = ()) -> Iterator[Path]:
-    """Yield the paths of a tree that an object has; the work depends on the smaller of both."""
+    # The work depends on the smaller of both.
     if not isinstance(value, Mapping):
         return
     for step in [*tree] if len(tree) <= len(value) else [step for step in value if step in tree]:
@@ -317,7 +317,6 @@ def equal_by_value(ours: Mapping[str, Any], live: Mapping[str, Any]) -> bool:
 
 
 def _grown(node: Mapping[str, Any], value: Any) -> Mapping[str, Any]:
-    """Return a tree in which each map of a value has a node, so that of a map that is missing each field is missed."""
     if not node or not isinstance(value, dict):
         return node
     maps = {f"f:{name}": item for name, item in value.items() if isinstance(item, dict) and item}
@@ -334,7 +333,6 @@ def _tracked(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _uncovered(node: Mapping[str, Any], value: Any, path: str) -> Iterator[str]:
-    """Yield the paths below a node of the tree that it does not claim. A leaf claims all that is below it."""
     if not node:
         return
     if isinstance(value, dict):
@@ -355,7 +353,7 @@ def _uncovered_fields(node: Mapping[str, Any], fields: Mapping[str, Any], path: 
 
 
 def _leaves_no_trace(value: Any) -> bool:
-    """Whether the server records nothing of it: an empty list, or a map of nothing but such. An empty map is a leaf."""
+    # An empty map is a leaf.
     if isinstance(value, dict):
         return bool(value) and all(_leaves_no_trace(item) for item in value.values())
     return isinstance(value, list) and not value
@@ -435,7 +433,6 @@ class UnclaimedItems:
             yield item, own_keys, self.claim(own_keys)
 
     def _sort(self, names: tuple[str, ...]) -> dict[tuple[Hashable, ...], list[int]]:
-        """Return the indexes of items by the values of these fields, the last first."""
         found: dict[tuple[Hashable, ...], list[int]] = {}
         for place in range(len(self._items) - 1, -1, -1):
             item = self._items[place]
@@ -493,7 +490,7 @@ def merge_keys(items: Sequence[Any], path: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _keyed_lists_equal(ours: list[Any], live: list[Any], path: tuple[str, ...], keys: tuple[str, ...]) -> bool:
-    """Compare the items that have the same keys; what others added to the list does not count."""
+    # What others added to the list does not count.
     claimed = UnclaimedItems(live).claim_all(ours, keys)
     return all(match is not None and _map_equal(item, live[match], path) for item, _, match in claimed)
 
@@ -582,7 +579,6 @@ def explain(key: ObjectKey, manifest: Mapping[str, Any], body: Mapping[str, Any]
 def _find_owners(
     lost: Sequence[str], manifest: Mapping[str, Any], body: Mapping[str, Any], manager: str
 ) -> dict[str, str]:
-    """Return the other managers that own fields of ours, by field: of each the latest."""
     concerned = {each for path in lost for each in _containing(path)}
     others = [each for each in entries_of(manifest) if each.get("manager") != manager]
     latest = sorted((each for each in others if each.get("subresource") != "status"), key=_time_of, reverse=True)
@@ -599,6 +595,5 @@ def _time_of(entry: Entry) -> str:
 
 
 def _containing(path: str) -> Iterator[str]:
-    """Yield a field, and those that it is part of."""
     yield path
     yield from (path[:end] for end, sign in enumerate(path) if sign in ".[")

@@ -230,7 +230,7 @@ class Applier:
         return held + spared + done + self._repair_meanwhile(step, options, results)
 
     def _carry_out(self, items: list[tuple[Task, Resource]], options: ApplyOptions) -> list[Outcome]:
-        """Send what is to be done; what was refused is tried again if another one may have given up what it needs."""
+        # What was refused is tried again if another object may have given up what it needs.
         sent = self.pool.run(lambda item: self._sender.carry_out(*item, options), items, options.user)
         written = {outcome.task.target.key[:2] for outcome in sent if outcome.record and not outcome.error}
         again = [
@@ -244,14 +244,12 @@ class Applier:
         return [each for each in sent if each.task.target.key not in retried] + self._carry_out(again, options)
 
     def _repair_meanwhile(self, step: Step, options: ApplyOptions, results: StepResults) -> list[Outcome]:
-        """Repair the objects of a wave that waits as the revision before has them."""
         if not (results.wave and step.meanwhile):
             return []
         step = replace(step, tasks=step.meanwhile, meanwhile=())
         return self._run_step(step, replace(options, dropped_replicas={}, left_behind={}, reduced={}), results)
 
     def _held(self, task: Task, step: Step, options: ApplyOptions, results: StepResults) -> Outcome | None:
-        """Return the outcome of a task that is not executed now; None if it is ready."""
         if task.action in (Action.NONE, Action.USE):
             return Outcome(task=task, record=task.record if task.action is Action.NONE else None)
         if options.ledger.postpones(task.target.key, task.target.digest):
@@ -267,7 +265,6 @@ class Applier:
         return _not_served(task, f': discovery of API group "{group}" failed; repair its APIService')
 
     def _applied(self, options: ApplyOptions) -> list[tuple[Target, Resource]]:
-        """Return the objects that are applied, of kinds that are served."""
         targets = [t for t in options.wanted.targets if not t.bare and t.key not in options.ledger.used]
         return [(each, resource) for each in targets if (resource := self._find_resource(each, options))]
 
@@ -280,7 +277,6 @@ class Applier:
     def _spare(
         self, items: list[tuple[Task, Resource]], options: ApplyOptions
     ) -> tuple[list[Outcome], list[tuple[Task, Resource]]]:
-        """Split off drifted objects if drift is only reported; returns their outcomes and the other items."""
         changed = (
             []
             if options.repairs
@@ -300,7 +296,6 @@ class Applier:
     def _read_unknown(
         self, items: list[tuple[Task, Resource]], options: ApplyOptions, results: StepResults
     ) -> list[tuple[Task, Resource]]:
-        """Read the objects of `READ` tasks, unless they are known to be absent, and decide about them."""
         unknown = [item for item in items if item[0].action is Action.READ]
         to_read = [(t.target.key, r) for t, r in unknown if not self._is_absent(t.target, results)]
         found = self.reader.read_all(to_read, options.user)
@@ -324,7 +319,6 @@ class Applier:
         return key.namespace in results.created_namespaces or (is_empty and self._watches.lacks_namespace(key.name))
 
     def _compared(self, items: list[tuple[Task, Resource]], options: ApplyOptions) -> list[tuple[Task, Resource]]:
-        """Compare the objects of `COMPARE` tasks and decide about them."""
         to_compare = [item for item in items if item[0].action is Action.COMPARE]
         same = self.reader.compare(to_compare, options) if to_compare else {}
 
@@ -399,7 +393,6 @@ def find_unfinished(outcomes: Iterable[Outcome], options: ApplyOptions, watches:
 
 
 def _is_unfinished(outcome: Outcome, observed: Mapping[ObjectKey, Record], options: ApplyOptions) -> bool:
-    """Whether an object is not applied, or not healthy."""
     task = outcome.task
     is_done = task.action is Action.NONE and task.record is None
     if outcome.error or task.target.bare or task.action is Action.USE or is_done:
@@ -432,7 +425,6 @@ def hindrance(
 
 
 def _await_holders(task: Task, options: ApplyOptions, watches: Watches) -> BundleError | None:
-    """Return why an object waits for dropped ones; if one of them is gone, it is tried again at once."""
     key = task.target.key
     if not (holders := options.ledger.holders.get(key)):
         return None
@@ -448,7 +440,6 @@ def _await_holders(task: Task, options: ApplyOptions, watches: Watches) -> Bundl
 
 
 def _crd_hindrance(task: Task, options: ApplyOptions, results: StepResults, watches: Watches) -> BundleError | None:
-    """Return why an instance of a CustomResourceDefinition of the same bundle must wait for that."""
     resource = options.wanted.resources[task.target.kind[::2]]
     name = f"{resource.plural}.{resource.group}"
     key = ObjectKey("apiextensions.k8s.io", "CustomResourceDefinition", "", name)
@@ -518,13 +509,11 @@ class AccessReviewer:
         return [] if deletions.issuperset(missing) else missing
 
     def _held(self, client: Client, options: ApplyOptions, rights: Iterable[RbacRight]) -> set[RbacRight]:
-        """Return which rights, with one verb each, are held or cannot be asked about."""
         asked = list(dict.fromkeys(rights))
         denied = self._pool.run(partial(_is_denied, client), asked, options.user)
         return {right for right, is_denied in zip(asked, denied, strict=True) if not is_denied}
 
     def _rules(self, options: ApplyOptions, kind: str, namespace: str, name: str) -> Rules:
-        """Return the rules of a bound Role, from the bundle or the cluster."""
         bundled = options.wanted.by_key.get(ObjectKey(RBAC, kind, namespace, name))
         if bundled:
             return bundled.manifest.get("rules") or ()

@@ -298,7 +298,6 @@ def find_allocated(
 
 
 def _allocated_to(manifest: Mapping[str, Any]) -> frozenset[tuple[int, str]]:
-    """Return the ports and addresses of a Service, each with the number of its pool."""
     return frozenset(
         (number, str(value))
         for number, paths in enumerate(_ALLOCATED)
@@ -347,7 +346,6 @@ def _without(value: Any, path: Path, unwanted: str | int | bool) -> Any:
 
 
 def _changed(value: Any, path: Path, unwanted: str | int | bool) -> Any:
-    """Return a member of an object without a value; None if it is to be removed."""
     if path:
         return _without(value, path, unwanted)
     if value != unwanted:

@@ -141,7 +141,7 @@ def make_hook_body(hook: PlannedHook, owner: Owner) -> dict[str, Any]:
 
 
 def _run_of(hook: PlannedHook, owner: Owner) -> str:
-    """Return what identifies a run: the hooks of a BundleDeployment that is deleted and recreated run again."""
+    # The hooks of a BundleDeployment that is deleted and recreated run again.
     return f"{hook.run} {owner.uid}"
 
 
@@ -360,7 +360,6 @@ class HookRunner:
     def _find_run(
         self, hooks: list[PlannedHook], options: HookOptions, failures: list[Removal]
     ) -> list[tuple[PlannedHook, dict[str, Any]]]:
-        """Return the objects of one run that exist, in run order; adds those that cannot be read to the failures."""
         found, seen, progress = [], self._watches.managed(options.owner.name), options.progress
         for hook in hooks:
             record, known = seen.get(hook.key), progress.read.get(hook.key)
@@ -405,10 +404,6 @@ class HookRunner:
         return error
 
     def _advance(self, hook: PlannedHook, options: HookOptions) -> BundleError | None:
-        """Create the hook, or read its state.
-
-        Raises: ApiError.
-        """
         resource = self._discovery.resource(hook.kind)
         if resource is None:
             message = f"{hook}: the cluster does not serve {hook.kind}; install its API"
@@ -430,7 +425,6 @@ class HookRunner:
         return self._judge(hook, live, options)
 
     def _await_unchanged(self, hook: PlannedHook, options: HookOptions) -> BundleError | None:
-        """Return the state of a running object that has not changed since it was read; None: it must be read."""
         seen, progress = self._watches.managed(options.owner.name).get(hook.key), options.progress
         if seen is None:
             return None
@@ -464,7 +458,6 @@ class HookRunner:
         return BundleError(Reason.HOOK_FAILED, f"{hook} failed ({cause}); {remedy}")
 
     def _explain(self, hook: PlannedHook, live: dict[str, Any]) -> Verdict | None:
-        """Return how the pods of a failed hook have ended; None if that cannot be told."""
         if hook.key.kind == "Pod":
             return explain([live])
         try:
@@ -474,7 +467,6 @@ class HookRunner:
             return None
 
     def _await(self, hook: PlannedHook, record: Record, options: HookOptions) -> BundleError:
-        """Return that a hook is running, with the reason of its pods, or that it has failed by the deadline."""
         verdict = _time(hook, record, options)
         if verdict.state is not State.FAILED:
             is_plain = verdict == record.verdict and verdict.reason in _PLAIN
@@ -493,7 +485,6 @@ class HookRunner:
     def _delete_earlier(
         self, hook: PlannedHook, resource: Resource, live: dict[str, Any], options: HookOptions
     ) -> BundleError | None:
-        """Delete the object of an older run, or of another owner, as the policies allow."""
         if not is_a_hook(live, options.owner) and options.collision_protection == "Prevent":
             message = (
                 f"{hook}: the object already exists and is not from this bundle; delete it, or set "
@@ -528,7 +519,6 @@ class HookRunner:
         return None
 
     def _await_other(self, hook: PlannedHook, record: Record, options: HookOptions) -> BundleError | None:
-        """Return that the hook of another revision is running; None after the deadline."""
         verdict = _time(hook, record, options)
         if verdict.state is State.FAILED:
             return None
@@ -541,7 +531,6 @@ class HookRunner:
     # requests
 
     def _has_started(self, hook: PlannedHook, live: dict[str, Any]) -> bool:
-        """Whether a container of a hook has ever run, as far as that can be told."""
         try:
             pods = list_pods(self._client, make_running_record(live, hook.key)) if hook.key.kind == "Job" else [live]
         except ApiError as error:
@@ -583,7 +572,7 @@ class HookRunner:
         self._client.apply(NAMESPACES.path(name=body["metadata"]["name"]), body, manager=manager, force=False)
 
     def _remove(self, hook: PlannedHook, options: HookOptions, uid: str = "") -> BundleError | None:
-        """Delete a hook that is done; a failure to do so is no failure of the hook, and `tidy` retries it."""
+        # A failure to remove it is no failure of the hook, and `tidy` retries it.
         key, attempt = (hook.key, "removal"), f"{hook.run} {options.spec_version}"
         if held := options.retries.holding(key, attempt):
             return held
@@ -619,7 +608,6 @@ def _classify(error: ApiError, hook: PlannedHook, options: HookOptions) -> Apply
 
 
 def _stands(live: dict[str, Any], hook: PlannedHook, options: HookOptions) -> bool:
-    """Whether a live object is this run of the hook, and not a failed one that is to be run again."""
     if live["metadata"].get("deletionTimestamp") or not is_of_run(live, hook, options.owner):
         return False
     is_failed = assess(live, hook.key).state is HookState.FAILED
@@ -627,7 +615,6 @@ def _stands(live: dict[str, Any], hook: PlannedHook, options: HookOptions) -> bo
 
 
 def _time(hook: PlannedHook, record: Record, options: HookOptions) -> Verdict:
-    """Return the verdict on a running hook: Failed if it runs beyond the deadline, or its pods can never start."""
     progress = options.progress.health.summarize(
         {hook.key: _Run(record.applied_digest)},
         {hook.key: record},
@@ -645,7 +632,7 @@ def _describe(verdict: Verdict) -> str:
 
 
 def _id_of(hook: PlannedHook, uid: str) -> str:
-    """Identify a run on the cluster: the object of an earlier run may still have the name of a hook."""
+    # The object of an earlier run may still have the name of a hook.
     return f"{hook.run} {uid}"
 
 

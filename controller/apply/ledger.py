@@ -136,7 +136,7 @@ class Ledger:
         return is_as_left
 
     def _expect(self, key: ObjectKey, now: Left | None) -> None:
-        """Change what is expected of one object: the only place that does, and updates what depends on it."""
+        # The only place that changes what is expected, and updates what depends on it.
         before = self.left.get(key)
         if now and now == before:
             self.left[key] = now  # shares its texts with the newer record
@@ -238,14 +238,13 @@ class Ledger:
         return min((self.seconds_to_repair(conflict.key) for conflict in self.conflicts()), default=None)
 
     def _drop_old_repairs(self) -> None:
-        """Forget what counts no more. Iterates, so it must not run while threads record repairs."""
+        # Iterates, so it must not run while threads record repairs.
         old = takewhile(lambda key: self._last_repair(key) is None, self._repairs)
         for key in list(old):
             del self._repairs[key]
             self.fights.pop(key, None)
 
     def _last_repair(self, key: ObjectKey) -> _Repair | None:
-        """Return the last repair of an object, unless it has been quiet since then."""
         last = self._repairs.get(key)
         return last if last and self.clock() - last.at <= QUIET_SECONDS else None
 

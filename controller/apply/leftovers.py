@@ -93,7 +93,7 @@ def adopted_entries(live: Mapping[str, Any], taken: Tree, manager: str, api_vers
 
 
 def _takeable(tree: Tree, body: Mapping[str, Any]) -> Tree:
-    """Return a tree without what is never taken; replicas that the bundle leaves open belong to whoever scales."""
+    # Replicas that the bundle leaves open belong to whoever scales.
     paths = [*_NOT_TAKEN, *(() if has_field(body, REPLICAS) else (REPLICAS,))]
     for path in paths:
         tree = without_path(tree, path)
@@ -174,7 +174,6 @@ def _owned(live: Mapping[str, Any]) -> Tree:
 
 
 def _clearable(tree: Tree) -> Tree:
-    """Return a tree without the metadata that nobody sets by its name."""
     metadata = {name: child for name, child in tree.get("f:metadata", {}).items() if name in _SET_METADATA}
     rest = {name: child for name, child in tree.items() if name not in ("f:metadata", "f:status", ".")}
     return {**rest, **({"f:metadata": metadata} if metadata else {})}
@@ -253,7 +252,6 @@ def _key(item: Mapping[str, Any], keys: Iterable[str]) -> tuple[Any, ...]:
 
 
 def _resembles(live: Any, before: Any) -> bool:
-    """Whether a value is one that was applied before, as far as it was: the rest may be defaults."""
     if isinstance(live, dict) and isinstance(before, dict):
         return any(name in live and _resembles(live[name], value) for name, value in before.items()) or not before
     if isinstance(live, list) and isinstance(before, list):
@@ -356,7 +354,6 @@ def _is_as_told(told: re.Match[str], live: Mapping[str, Any], owned: Tree) -> bo
 
 
 def _go_below(value: Any, tree: Tree | None, word: str, bracket: str) -> tuple[Any, Tree | None]:
-    """Return what is below a step of a path in a warning: of a value, None if it lacks it, and of a tree likewise."""
     if isinstance(value, dict):
         name = word or json.loads(bracket)
         return value.get(name), (tree or {}).get(f"f:{name}")

@@ -499,7 +499,6 @@ def _in_the_way(steps: Sequence[str | int], ours: Any, live: Any, known: Tree) -
 
 
 def _paired(ours: list[Any], live: list[Any], known: Tree) -> Iterator[tuple[str, Any, int]]:
-    """Yield the items that we apply and that exist, with their names in the trees, and places; none of atomic lists."""
     by_name, unclaimed = _Items(ours), UnclaimedItems(live)
     for name in filter(_is_item_name, known):
         item, place = by_name.find(name), unclaimed.claim(_keys_in(name))
@@ -513,7 +512,6 @@ def _add(tree: dict[str, Any], other: Tree) -> None:
 
 
 def _unapplied(tree: Tree, applied: Tree) -> Tree:
-    """Return a tree without the fields that another manager applies, or parts of which it does."""
     rest: dict[str, Any] = {}
     for name, child in tree.items():
         if name not in applied:
@@ -552,7 +550,6 @@ def _item_name(item: Mapping[str, Any], keys: Sequence[str]) -> str:
 
 
 def _claimed(tree: Tree, path: Path) -> Tree:
-    """Return the part of a tree that stands for a field and everything below it; empty if it is not claimed."""
     found: Any = tree
     for depth, step in enumerate(path):
         if depth and not found:
@@ -626,7 +623,6 @@ _Values = tuple[Hashable, ...]
 
 
 def _present(item: Any, keys: Sequence[str]) -> tuple[str, ...]:
-    """Return the keys whose value in an item is known; none if it has none of them itself."""
     has_any = isinstance(item, dict) and any(key in item for key in keys)
     return tuple(key for key in keys if key in item or key in DEFAULT_KEYS) if has_any else ()
 
@@ -654,7 +650,6 @@ class _Items:
         return None if first is None else self._items[first]
 
     def _sort(self, keys: tuple[str, ...]) -> dict[tuple[str, ...], dict[_Values, int]]:
-        """Return the first place of an item by the keys that it has, and their values."""
         if keys in self._found or len(self._found) == MOST_SHAPES:
             return self._found.get(keys, {})
         by_shape = self._found[keys] = {}

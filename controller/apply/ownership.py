@@ -162,7 +162,6 @@ def judge(  # noqa: PLR0911 - one rule each
 
 
 def _judge_passing(record: Record, owner: Owner, hand_over: HandOver) -> Judgement | None:
-    """Decide about an object that passes from a giver, or has passed to a taker; None: it does neither."""
     if record.owner in ("", owner.name):
         return None
     giver, claimant = hand_over.giver_of(record), f'{names.KIND} "{record.owner}"'
@@ -297,7 +296,6 @@ def _reference(owner: Owner) -> dict[str, Any]:
 
 
 def _was_ours(record: Record, owner: Owner, exists: Exists) -> bool:
-    """Whether it has lost some of our marks: released, restored from a backup, or a label was removed by hand."""
     if not _is_free(record, owner, exists):
         return False
     has_our_uid = owner.uid in (record.owner_uid, record.controller_uid)
@@ -323,19 +321,16 @@ def _is_deployment(record: Record) -> bool:
 
 
 def _controller(record: Record, owner: Owner) -> str:
-    """Describe the object that controls it, unless that is the owner."""
     if record.controller_uid in ("", owner.uid):
         return ""
     return f'{record.controller_kind} "{record.controller_name}"'
 
 
 def _has_other_owner(record: Record, owner: Owner, exists: Exists) -> bool:
-    """Whether another BundleDeployment owns it, also without a controller reference."""
     return record.owner not in ("", owner.name) and exists(record.owner, record.owner_uid)
 
 
 def _other_deployment(record: Record, owner: Owner, exists: Exists) -> str:
-    """Return the name of the other BundleDeployment that controls or owns it; empty: there is none."""
     if record.controller_uid not in ("", owner.uid):
         return record.controller_name if _is_deployment(record) else ""
     return record.owner if _has_other_owner(record, owner, exists) else ""

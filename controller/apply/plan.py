@@ -327,7 +327,6 @@ def make_plan(options: ApplyOptions, earlier: Iterable[Target], observed: Mappin
 def _plan_meanwhile(
     options: ApplyOptions, before: Iterable[Target], observed: Mapping[ObjectKey, Record]
 ) -> dict[tuple[int, order.Position], list[Task]]:
-    """Return the repairs of objects whose wave may have to wait, as the revision before has them."""
     found: dict[tuple[int, order.Position], list[Task]] = {}
     for target in before:
         wanted = options.wanted.by_key.get(target.key)
@@ -385,7 +384,7 @@ def decide(target: Target, record: Record | None, options: ApplyOptions) -> Task
 
 
 def _may_become_ours(target: Target, record: Record | None, options: ApplyOptions) -> bool:
-    """Whether a Namespace that was used so far may be adopted or taken over: it is read again then."""
+    # The Namespace is read again then.
     if record is None:
         return False
     is_given = options.hand_over.giver_of(record) is not None

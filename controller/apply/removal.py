@@ -237,7 +237,7 @@ class Remover:
         return Removal(record=record, deleted=not kept, remaining=remaining, kept=kept)
 
     def _serving(self, kinds: Collection[tuple[str, str]]) -> dict[tuple[str, str], Resource | None]:
-        """Return the resource of each kind; discovery is refreshed if one is missing, since it may be new."""
+        # Discovery is refreshed if a kind is missing, since it may be new.
         served = {kind: self._resource(*kind) for kind in kinds}
         if None not in served.values():
             return served
@@ -261,7 +261,6 @@ class Remover:
         return f"kept because {user} still exists" if user else ""
 
     def _instances(self, record: Record, owner: str) -> Iterator[str]:
-        """Yield custom resources that are not this BundleDeployment's."""
         plural, _, group = record.key.name.partition(".")
         for resource in self._discovery.resources():
             if (resource.group, resource.plural) == (group, plural):
@@ -272,7 +271,6 @@ class Remover:
                 return
 
     def _inhabitants(self, namespace: str, owner: str) -> Iterator[str]:
-        """Yield the objects of a namespace that neither the server created nor an owner in it deletes."""
         seen: set[tuple[str, str]] = set()
         for resource in self._discovery.resources():
             group_kind = (resource.group, resource.kind)
@@ -289,7 +287,6 @@ class Remover:
                     yield _describe(resource, item)
 
     def _list(self, path: str) -> Iterator[dict[str, Any]]:
-        """Yield metadata; nothing for a kind that is no longer served."""
         try:
             yield from self._client.list(path, metadata=True, limit=PAGE)
         except ApiError as error:

@@ -213,7 +213,7 @@ def classify(error: ApiError, key: ObjectKey, *, install_namespace: str, conceal
 
 
 def _denied(reply: _Reply) -> ApplyFailure | None:
-    """Recognise the denial of a policy. Its author is responsible for the text, but one about a Secret is not shown."""
+    # Its author is responsible for the text, but one about a Secret is not shown.
     webhook = _WEBHOOK_DENIAL.match(reply.message)
     policy = None if webhook else _POLICY_DENIAL.match(reply.message)
     match = webhook or policy
@@ -257,7 +257,7 @@ def _lacking_rights(reply: _Reply) -> ApplyFailure | None:
 
 
 def _refused_by_plugin(reply: _Reply) -> ApplyFailure:
-    """Translate a refusal of built-in admission (quota, PodSecurity): its text names fields and quotes no values."""
+    # Its text names fields and quotes no values.
     match = _PLUGIN_REFUSAL.match(reply.message)
     if match is None:
         return reply.to_failure(Reason.FORBIDDEN, "the request is forbidden; check the permissions of the account")
@@ -358,7 +358,6 @@ def _server_error(reply: _Reply) -> ApplyFailure:
 
 
 def _names_undeclared_field(message: str) -> bool:
-    """Whether a word with a dot, which is a path, precedes the text about an undeclared field."""
     before = message.split(_UNDECLARED)[:-1]
     words = (part.rsplit(maxsplit=1)[-1] for part in before if part and not part[-1].isspace())
     return any("." in word[:-1] for word in words)
@@ -501,18 +500,17 @@ def _after_value(line: str, match: re.Match[str]) -> str:
 
 
 def _given(match: re.Match[str]) -> str:
-    """Return the value of an enumeration that was given, if it is a word: anything else may be a secret."""
+    # Anything but a word may be a secret.
     is_word = match[1] == "Unsupported value" and _WORD.fullmatch(match[2] or "")
     return f", not {match[2]}" if is_word else ""
 
 
 def _with_hint(text: str) -> str:
-    """Add what to do about a value that YAML reads as another type unless it is quoted."""
     return f"{text}; {_BOOLEAN_HINT}" if _BOOLEAN_FOR_TEXT.fullmatch(text) else text
 
 
 def _got(text: str) -> str:
-    """Return the type that a field has instead of the expected one, as far as it is told; never its value."""
+    # The value is never told.
     found = _GOT.match(text)
     if found is None:
         return ""
@@ -520,7 +518,6 @@ def _got(text: str) -> str:
 
 
 def _typed_error(line: str, conceal: Conceal | None) -> str:
-    """Read `.spec.replicas: expected numeric (int or float), got string`; empty for another line."""
     for text in _TYPED_ERRORS:
         path, found, rest = line.partition(f": {text}")
         if not found or not path.startswith("."):

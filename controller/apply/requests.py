@@ -226,7 +226,6 @@ class Pool:
         return True
 
     def _next(self) -> tuple[_Batch, int] | None:
-        """Wait for a turn and return it; None if the pool was stopped."""
         while True:
             with self._lock:
                 if self._stopped:
@@ -237,7 +236,6 @@ class Pool:
             self._wakes.get()
 
     def _take_own_turn(self, batch: _Batch) -> int | None:
-        """Return the item that the caller of a batch runs now; None if it is not the turn of its batch."""
         with self._lock:
             if self._first_startable() is batch:
                 return self._begin(batch)
@@ -264,7 +262,6 @@ class Pool:
                 batch.release_caller()
 
     def _wake_next(self) -> None:
-        """Wake a thread if there is a turn for it; it wakes the next one."""
         if self._idle and self._first_startable():
             self._idle -= 1
             self._wakes.put(None)
@@ -307,7 +304,6 @@ class ObjectReader:
     def _list(
         self, path: str, items: Sequence[tuple[ObjectKey, Resource]], user: User | None
     ) -> tuple[dict[ObjectKey, Record | ApiError | None], bool]:
-        """Return the items that one page contains, and whether it is the whole collection."""
         try:
             manifests, more = self._client.acting_as(user).list_page(path, metadata=True)
         except ApiError:

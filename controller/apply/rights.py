@@ -86,7 +86,7 @@ def _place(item: Manifest, revision: Revision, find_resource: FindResource) -> t
 
 
 def _verbs(item: Manifest, revision: Revision) -> tuple[str, ...]:
-    """Return what is done with an object: the install namespace is only read, and what is kept is not deleted."""
+    # The install namespace is only read, and what is kept is not deleted.
     key = key_of(item)
     if key == ObjectKey("", "Namespace", "", revision.terms.install_namespace):
         return ("get",)
@@ -114,14 +114,13 @@ def _to_grant(manifests: Iterable[Manifest]) -> Iterator[RbacRight]:
 
 
 def _role_of(binding: Manifest) -> tuple[str, str, str]:
-    """Return kind, namespace and name of a bound role."""
     reference = mapping(binding, "roleRef")
     kind = str(reference.get("kind", ""))
     return kind, key_of(binding).namespace if kind == "Role" else "", str(reference.get("name", ""))
 
 
 def _to_read_parameters(manifests: Iterable[Manifest], find_resource: FindResource) -> Iterator[RbacRight]:
-    """Yield what the API server demands of whoever writes an admission policy: reading its parameters everywhere."""
+    # Who writes an admission policy must be allowed to read its parameters everywhere.
     for item in manifests:
         key: ObjectKey = key_of(item)
         kind = mapping(item, "spec", "paramKind")
@@ -247,7 +246,7 @@ def _right(namespace: str, plural: str, name: str, verb: str) -> RbacRight:
 
 
 def _single(rule: Mapping[str, Any], namespace: str) -> Iterator[RbacRight]:
-    """Split a rule, since a review is about one right. Malformed rules are left for the API server to refuse."""
+    # A review is about one right. Malformed rules are left for the API server to refuse.
     verbs = texts(rule, "verbs")
     for path, verb in product(texts(rule, "nonResourceURLs"), verbs):
         yield RbacRight(paths=(path,), verbs=(verb,))
@@ -429,7 +428,6 @@ def _flow(texts: Iterable[str]) -> str:
 
 
 def _parse_rule(text: str, namespace: str) -> RbacRight:
-    """Read one rule as RBAC prints it: `{APIGroups:["apps"], Resources:["deployments"], Verbs:["get" "list"]}`."""
     attributes = {name: tuple(_ITEM.findall(items)) for name, items in _ATTRIBUTE.findall(text)}
     return RbacRight(
         namespace=namespace,

@@ -175,7 +175,6 @@ def prepare(request: ApplyRequest, body: dict[str, Any]) -> tuple[Mapping[str, A
 
 
 def _empty_maps(request: ApplyRequest, body: dict[str, Any]) -> dict[str, Any]:
-    """Empty the maps that an apply would remove; returns the body, bound to the object after that. Raises: ApiError."""
     task = request.task
     inherits = task.action in (Action.TAKE_BACK, Action.TAKE_OVER)
     if not leftovers.empties(inherits or _reduced(request), body):
@@ -211,7 +210,6 @@ def tidy_up(request: ApplyRequest, value: Mapping[str, Any]) -> Mapping[str, Any
 
 
 def _deal_with_dropped(request: ApplyRequest, body: dict[str, Any]) -> None:
-    """Leave replicas to an autoscaler, and take over what the API server keeps of fields that are not set any more."""
     options, key = request.options, request.task.target.key
     if key in options.dropped_replicas and (options.dropped_replicas[key] or _is_autoscaled(request)):
         managed_fields.leave_fields(request.client, request.path, [REPLICAS], options.owner.name)
@@ -220,7 +218,6 @@ def _deal_with_dropped(request: ApplyRequest, body: dict[str, Any]) -> None:
 
 
 def _is_autoscaled(request: ApplyRequest) -> bool:
-    """Whether an autoscaler on the cluster scales the object, as far as the account may know."""
     key = request.task.target.key
     try:
         found = request.client.list(AUTOSCALERS.path(key.namespace))
@@ -253,7 +250,6 @@ def _begin_taking_back(request: ApplyRequest, record: Record, body: Mapping[str,
 
 @contextmanager
 def _reporting_atomic(key: ObjectKey) -> Iterator[None]:
-    """Report an ignored field that is part of an atomic one. Raises: BundleError (InvalidConfig)."""
     try:
         yield
     except ValueError as error:
@@ -261,12 +257,11 @@ def _reporting_atomic(key: ObjectKey) -> Iterator[None]:
 
 
 def _bound_to(version: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object as it is sent, so that only this version of it is changed."""
     return {**body, "metadata": {**body["metadata"], "resourceVersion": version}}
 
 
 def _as_conflict(error: ApiError) -> ApiError:
-    """Return a 409 if an object is gone that was just read or applied: it is judged again."""
+    # It is judged again then.
     if error.status != HTTPStatus.NOT_FOUND:
         return error
     return ApiError(HTTPStatus.CONFLICT, "Gone", "was deleted since it was read")
@@ -338,7 +333,6 @@ class Sender:
         return self._deal_with(request, failure)
 
     def _explain_silence(self, error: ApiError, request: ApplyRequest) -> ApplyFailure | None:
-        """Return what an unanswered write may wait for; None if it was answered, or nothing is known."""
         called = self._webhooks.called_for(request.resource) if (error.status, error.reason) == (0, UNREACHABLE) else []
         if not called:
             return None
@@ -374,10 +368,6 @@ class Sender:
     def _recover(  # noqa: PLR0911 - one remedy each
         self, request: ApplyRequest, failure: ApplyFailure
     ) -> ApplyRequest | None:
-        """Try to recover from a refusal; returns the request to continue with, None if no recovery is possible.
-
-        Raises: ApiError.
-        """
         match failure.recovery:
             case Recovery.JUDGE_AGAIN:
                 # Not through the pool: its threads might all wait for each other.
@@ -398,10 +388,6 @@ class Sender:
                 return None
 
     def _leave_taken(self, request: ApplyRequest, failure: ApplyFailure) -> ApplyRequest | None:
-        """Leave what is refused of the fields that were taken from earlier managers; None if that is nothing.
-
-        Raises: ApiError.
-        """
         live = request.client.get(request.path).value
         ours = fields_of(entry_of(live, request.manager))
         taken = outside(inside(ours, live), request.body())
@@ -469,10 +455,6 @@ class Sender:
         return self._take_place_of(named, request)
 
     def _make_way(self, request: ApplyRequest, failure: ApplyFailure) -> Outcome:
-        """Delete the dropped objects that have what a refused one needs, and try again; or return why not.
-
-        Raises: ApiError.
-        """
         task, options = request.task, request.options
         key, attempt = task.target.key, request.attempt
         # One of those that a quota counts is enough for one object: the quota is only counted a moment later.
@@ -493,10 +475,6 @@ class Sender:
         return replace(self.fail(task, error, options), made_way=request.made_way, contested=True)
 
     def _take_place_of(self, holders: Sequence[Record], request: ApplyRequest) -> Outcome:
-        """Delete dropped objects and apply another one, unless it has to wait because they still exist.
-
-        Raises: ApiError.
-        """
         task, options = request.task, request.options
         if not options.proceed():
             return Outcome(task=task, error=out_of_date(task))
@@ -516,7 +494,6 @@ class Sender:
         return Outcome(task=task, error=waiting_for(task, left[0]), tried=True, made_way=request.made_way)
 
     def _delete_holder(self, record: Record, request: ApplyRequest) -> Record | None:
-        """Delete a dropped object; returns what is left of it. Raises: ApiError."""
         kind = request.options.older[record.key].kind
         resource = request.resource if record.key[:2] == request.task.target.key[:2] else self._discovery.resource(kind)
         if record.deleting or resource is None:
@@ -540,7 +517,6 @@ class Sender:
         return request.trials().find_holders(refused, dropped)
 
     def _create_namespace(self, request: ApplyRequest) -> bool:
-        """Create the install namespace, which was deleted in the meantime, unless the bundle contains it."""
         target = request.options.wanted.by_key.get(_namespace_of(request.task))
         if target is None or not target.bare:
             return False
@@ -556,7 +532,7 @@ class Sender:
         return BundleError(failure.reason, failure.message, retry_after=failure.retry_after)
 
     def _not_served(self, failure: ApplyFailure, task: Task, options: ApplyOptions) -> BundleError:
-        """Distinguish a kind that was removed from one that is not served yet: a single server needs under 0.3 s."""
+        # A single server needs under 0.3 s to serve a new kind.
         self._discovery.invalidate()
         message = f"{task.target.key}: waiting for its kind to be served"
         if task.target.kind[::2] in options.wanted.resources:
@@ -688,20 +664,17 @@ class Sender:
 
 
 def _reduced(request: ApplyRequest) -> Mapping[str, Any] | None:
-    """Return the manifest of the revision before if this one may lack a field or item of it."""
     task = request.task
     return request.options.reduced.get(task.target.key) if task.action is Action.APPLY else None
 
 
 def _differing(fields: Tree, value: Mapping[str, Any], made: Mapping[str, Any] | None) -> Tree:
-    """Return the fields of an object that a new one has otherwise; all if it is not known."""
     return fields if made is None else differing(fields, value, made)
 
 
 def _describe_kept(
     request: ApplyRequest, body: Mapping[str, Any], value: Mapping[str, Any], inherited: Tree
 ) -> tuple[str, ...]:
-    """Return warnings about what the API server keeps of an object that was adopted or taken over."""
     left = leftovers.find_unowned(value, inherited) if inherited else {}
     if not left:
         return ()
@@ -716,7 +689,6 @@ def _describe_left(request: ApplyRequest, value: Mapping[str, Any], left: Tree, 
 
 
 def _take_over_sender(request: ApplyRequest, failure: ApplyFailure) -> ApplyRequest | None:
-    """Take over what may be in the way; returns None if nothing is. Raises: ApiError."""
     place = (request.client, request.path, request.body(), request.manager)
     if failure.recovery is Recovery.TAKE_OVER_ITEMS:
         return request if managed_fields.take_over_items(*place) else None
@@ -727,14 +699,12 @@ def _take_over_sender(request: ApplyRequest, failure: ApplyFailure) -> ApplyRequ
 
 
 def _to_be_left(failure: ApplyFailure, fields: tuple[str, ...], request: ApplyRequest) -> ApplyFailure:
-    """Return a refusal of an adoption as one that is recovered from by leaving fields, unless that was tried."""
     if Recovery.LEAVE_FIELDS in request.recoveries:
         return failure
     return replace(failure, recovery=Recovery.LEAVE_FIELDS, fields=fields)
 
 
 def _give_back(request: ApplyRequest, replaced: managed_fields.Replaced) -> Task:
-    """Leave what was taken over in vain to whoever had it; returns the task with the state after that."""
     task = request.task
     with suppress(ApiError):
         version = managed_fields.give_back(request.client, request.path, replaced)

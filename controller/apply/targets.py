@@ -298,7 +298,7 @@ def _sets_replicas(target: Target | None) -> bool:
 def _place(
     manifest: Mapping[str, Any], namespace: str, is_namespaced: Callable[[GroupVersionKind], bool | None]
 ) -> Mapping[str, Any]:
-    """Set the namespace that was not known at rendering, as the kind was not served then."""
+    # The kind was not served at rendering.
     metadata = manifest["metadata"]
     if metadata.get("namespace") or not is_namespaced(GroupVersionKind.of(manifest)):
         return manifest
@@ -366,7 +366,6 @@ def _install_namespace(revision: Revision, targets: Collection[Target]) -> Targe
 
 
 def _defined_resources(objects: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Resource]:
-    """Return what CustomResourceDefinitions define; the API server refuses malformed ones."""
     resources = (
         _defined_resource(mapping(manifest, "spec"))
         for manifest in objects
@@ -432,7 +431,7 @@ def _with_targets(wanted: TargetSet, targets: Iterable[Target]) -> TargetSet:
 
 
 def _by_block(keys: Iterable[ObjectKey], count: int) -> dict[int, set[ObjectKey]]:
-    """Distribute keys over blocks: differently in each process, which no block outlives."""
+    # Keys are distributed differently in each process, which no block outlives.
     members: dict[int, set[ObjectKey]] = {}
     for key in keys if count else ():
         members.setdefault(hash(key) % count, set()).add(key)
@@ -531,7 +530,7 @@ def _managed(targets: TargetSet | None) -> Mapping[ObjectKey, Target]:
 
 
 def _differ(old: Target, new: Target) -> bool:
-    """Whether their objects differ; the digests also differ when other fields are ignored."""
+    # The digests also differ when other fields are ignored.
     return old.digest != new.digest and united(old.manifest, old.initial) != united(new.manifest, new.initial)
 
 

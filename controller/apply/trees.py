@@ -135,7 +135,6 @@ def part_at(tree: Tree, path: Sequence[str]) -> Tree:
 
 
 def _walk(tree: Tree, value: Any) -> Iterator[tuple[str, Tree, bool, Any]]:
-    """Yield the steps of a tree with what is below each, whether a value has it, and what of it."""
     if isinstance(value, dict):
         for name, child in tree.items():
             if name.startswith("f:"):

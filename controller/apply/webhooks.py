@@ -56,7 +56,7 @@ class Webhooks:
 
 
 def _is_called(webhook: Mapping[str, Any], resource: Resource) -> bool:
-    """Whether its rules match; selectors and conditions are not evaluated."""
+    # Selectors and conditions are not evaluated.
     return any(
         not {resource.group, "*"}.isdisjoint(texts(rule, "apiGroups"))
         and not {resource.plural, "*", "*/*"}.isdisjoint(texts(rule, "resources"))

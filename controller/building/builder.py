@@ -135,7 +135,6 @@ class Builder:
     def _render_as_known(
         self, request: Request, tree: ContentTree, capabilities: Capabilities, call: Call
     ) -> tuple[Revision | PackedRevision, Capabilities]:
-        """Render, and again if only the objects tell which custom kinds must be known; return these, too."""
         made = self._render(request, tree, capabilities, call)
         missing = [(group, version, kind) for group, version, kind, known in made.terms.custom if known is None]
         if missing and (found := call.context.custom_kinds(missing)):
@@ -211,7 +210,7 @@ def render_here_or_in_child(
 
 
 def _describe_random(spec: Spec) -> Iterator[str]:
-    """Yield the warning about plug-ins of other packages whose result differs each time; charts may be random."""
+    # Charts may be random.
     used = [(FORMATS, spec.format), *((PROCESSORS, each.kind) for each in spec.processors)]
     for group, name in used:
         if is_foreign(group, name):
@@ -219,7 +218,7 @@ def _describe_random(spec: Spec) -> Iterator[str]:
 
 
 def _program_bytes(format_name: str, processors: Sequence[Processor], means: Means) -> int:
-    """Return the memory of the largest program that runs; they run one after the other."""
+    # Programs run one after the other.
     used: list[object] = [format_of(format_name)]
     used += [processor_of(each.kind, f"spec.processors[{index}]") for index, each in enumerate(processors)]
     return max((plugin.program_bytes(means) for plugin in used if isinstance(plugin, RunsProgram)), default=0)

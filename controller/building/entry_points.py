@@ -67,7 +67,6 @@ def find_installed() -> list[Installed]:
 
 
 def _find(group: str, name: str | None = None) -> list[Installed]:
-    """Return the plug-ins of a group; with a name, those that have it."""
     found = entry_points(group=group) if name is None else entry_points(group=group, name=name)
     if not found:
         return []

@@ -152,7 +152,6 @@ def _at(pins: Pins, index: int) -> SourcePin | None:
 
 @contextmanager
 def _naming_demand(path: str) -> Iterator[None]:
-    """Name the administrator's demand in failures of a block, instead of a `verify` that the spec need not have."""
     try:
         yield
     except BundleError as error:

@@ -236,7 +236,6 @@ class _Outcome:
 
 
 def _wait(ended: threading.Event, seconds: float, cancelled: threading.Event | None) -> bool:
-    """Wait for the end of a call; return whether it has ended."""
     deadline = time.monotonic() + seconds
     if cancelled is None:
         return ended.wait(seconds)
@@ -250,7 +249,6 @@ def _wait(ended: threading.Event, seconds: float, cancelled: threading.Event | N
 
 
 def _confine(writable: Path) -> None:
-    """Let this thread write to one folder only, and open no sockets, as far as the kernel can do that."""
     found = Mechanisms.found()
     if found.landlock:
         rights = {Path("/"): Right.RUN, Path(os.devnull): Right.READ | Right.WRITE_FILE, writable: Right.CHANGE}
@@ -475,7 +473,7 @@ def _entry(value: Any) -> Entry:
 
 
 def _own(given: Any) -> Any:
-    """Return an argument that nobody else has: a plug-in may change it."""
+    # A plug-in may change its argument.
     if isinstance(given, RenderRequest):
         return replace(given, config=deepcopy(given.config), capabilities=_own(given.capabilities))
     if isinstance(given, ProcessRequest):
@@ -527,8 +525,6 @@ _Guard = Callable[[Calls, Callable[..., Any], str], Callable[..., Any]]
 
 
 def _quick(name: str, check: Callable[[Any], Any]) -> _Guard:
-    """Guard a method that returns at once."""
-
     def _guard(calls: Calls, method: Callable[..., Any], place: str) -> Callable[..., Any]:
         def _call(*arguments: Any) -> Any:
             named = arguments[-1] if name == "validate" and isinstance(arguments[-1], str) else place
@@ -588,7 +584,6 @@ def _guard_fetch(calls: Calls, method: Callable[..., Any], _place: str) -> Calla
 
 
 def _seconds_of(access: Access) -> float:
-    """Return how long a call of a source may take."""
     return max(access.deadline - time.monotonic(), 0) + GRACE_SECONDS
 
 

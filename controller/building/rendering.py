@@ -164,7 +164,6 @@ def _of_pod(spec: Mapping[str, Any], path: str) -> dict[str, Any]:
 
 
 def _find_in_content(root: Path, wanted: Collection[str], limits: Limits) -> set[str]:
-    """Return which of some texts are in files or names of files, in any case, also in archives."""
     missing, work = {text: text.encode() for text in wanted}, 0
     for data in _texts_below(root, limits):
         work += len(data) * len(missing)
@@ -184,7 +183,6 @@ def _texts_below(root: Path, limits: Limits) -> Iterator[bytes]:
 
 
 def _texts_in(file: BinaryIO, limits: Limits, depth: int) -> Iterator[bytes]:
-    """Yield a file that may be a manifest; of an archive, the names and contents of its files."""
     head = file.read(_HEAD_BYTES)
     file.seek(0)
     if not is_compressed(head):
@@ -305,8 +303,6 @@ def process(
 
 
 def _charge_to(budget: TextBudget, left: Steps, place: str, cancelled: Event) -> Charge:
-    """Return `ProcessRequest.charge` for the processor at a place in the spec."""
-
     def _charge(text_bytes: int, steps: int) -> None:
         if cancelled.is_set():
             raise BundleError(Reason.RENDER_FAILED, "canceled: the result is no longer needed")
@@ -323,7 +319,6 @@ def _charge_to(budget: TextBudget, left: Steps, place: str, cancelled: Event) ->
 
 
 def _check(rendering: Rendering, place: str, budget: TextBudget) -> None:
-    """Refuse what a processor must not return; `place` is where it is in the spec."""
     manifests = [*rendering.objects, *(hook.manifest for hook in rendering.hooks)]
     for index, problem in _identity_problems(manifests):
         raise BundleError(Reason.INVALID_CONFIG, f"makes an invalid object: objects[{index}]: {problem}", place=place)
@@ -384,13 +379,12 @@ def render(
 
 
 def _without_local(rendering: Rendering) -> Rendering:
-    """Leave out what is there only for programs that render, as kpt and kustomize do; processors have seen it."""
+    # Processors have seen it, as with kpt and kustomize.
     kept = [each for each in rendering.objects if text(each, "metadata", "annotations", _LOCAL) != "true"]
     return rendering if len(kept) == len(rendering.objects) else replace(rendering, objects=kept)
 
 
 def _withhold(error: BundleError, hidden: Sequence[str], secrets: SecretValues) -> BundleError:
-    """Return an error without keys, and without what was decrypted, or may have been made of that."""
     if not (secrets or hidden):
         return error
     values = [*hidden, *find_key_words(secrets)]
@@ -557,7 +551,6 @@ def _check_time(deadline: float, means: Means) -> None:
 
 
 def _write_request(format_name: str, request: RenderRequest, processors: Sequence[Processor]) -> dict[str, Any]:
-    """Return a request as JSON."""
     means = request.means
     return {
         "format": format_name,

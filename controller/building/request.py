@@ -447,7 +447,6 @@ def _matches(spec: Spec, recorded: Sequence[SourcePin]) -> list[tuple[Source, So
 
 
 def _without_check(source: Source, pin: SourcePin | None) -> SourcePin | None:
-    """Return a pin as far as it may be used: None if it lacks a check; without its signer if there is no `verify`."""
     if pin is None or pin.verify_digest == verify_digest(source):
         return pin
     if source.needs_signature:

@@ -115,7 +115,7 @@ def pack_objects(revision: Revision) -> bytes:
 
 
 def _write_objects(revision: Revision) -> Iterator[bytes]:
-    """Yield the JSON of objects and hooks one at a time: the whole text may be large."""
+    # The whole text may be large.
     for opening, items in (('{"objects":[', revision.objects), ('],"hooks":[', revision.hooks)):
         yield opening.encode()
         for index, item in enumerate(items):

@@ -272,10 +272,6 @@ def _is_given(options: argparse.Namespace) -> bool:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Refuse flags that do not go together.
-
-    Raises: MisuseError.
-    """
     is_tool = other_tools.is_tool(options.origin)
     is_searched = options.origin == Tool.KUBECTL.value and not _is_given(options)
     if is_tool and not _is_given(options) and not (is_searched and options.install_namespace):
@@ -314,10 +310,6 @@ def _kubectl(verb: str, key: ObjectKey) -> str:
 
 
 def _adopt_from_tool(client: Client, options: argparse.Namespace, draft: Draft) -> ToolAdoption:
-    """Return what would be done.
-
-    Raises: as `main`.
-    """
     namespace = mapping(draft.value, "spec").get("installNamespace") or ""
     origin = other_tools.read_origin(options.origin, str(namespace), tuple(options.managers or ()))
     if origin.tool is Tool.HELM and not origin.namespace:
@@ -357,7 +349,6 @@ def _exists(client: Client, discovery: Discovery, key: ObjectKey) -> bool:
 
 
 def _under(reviewed: Reviewed, protection: str) -> Reviewed:
-    """Return a revision whose BundleDeployment may take over more than its file allows."""
     deployment = reviewed.deployment
     spec = deployment.spec.model_copy(update={"collision_protection": protection})
     return replace(reviewed, deployment=deployment.model_copy(update={"spec": spec}))
@@ -414,7 +405,6 @@ class ToolAdoption(Adoption):
             yield f"  Delete:    {name}, at the end"
 
     def _summarize(self) -> Iterator[str]:
-        """Yield lines about the objects that the controller would apply; why others are refused is told apart."""
         refused = {each.key for each in self.with_standing(Standing.REFUSED)}
         applied = [each for each in self.comparison.objects if each.key not in refused]
         first, *others = summarize(replace(self.comparison, objects=applied))
@@ -573,10 +563,6 @@ def _adopt_applied(client: Client, options: argparse.Namespace) -> ToolAdoption:
 
 
 def _check_existing(existing: Manifest, namespace: str) -> None:
-    """Refuse a BundleDeployment that cannot be of an adoption that was interrupted.
-
-    Raises: FailedError.
-    """
     spec, name = existing["spec"], existing["metadata"]["name"]
     if spec.get("installNamespace") != namespace or [each["kind"] for each in spec["sources"]] != [LOCAL]:
         problem = "already exists and is not of an adoption; choose another name, or name its file with -f FILE"
@@ -586,10 +572,6 @@ def _check_existing(existing: Manifest, namespace: str) -> None:
 def _collect(
     client: Client, discovery: Discovery, origin: Origin, options: argparse.Namespace
 ) -> tuple[list[Manifest], dict[ObjectKey, str]]:
-    """Return the manifests of what can be adopted, and why other objects cannot.
-
-    Raises: ApiError.
-    """
     owner, exists = Owner(options.name, NO_UID), Deployments(client).exists
     found = other_tools.find_applied(client, discovery, origin, options.install_namespace, options.selector or "")
     manifests, left_out = [], {}
@@ -606,7 +588,6 @@ def _collect(
 
 
 def _why_left_out(applied: Applied, owner: Owner, exists: Exists) -> str:
-    """Return to whom else an object belongs; empty: to nobody, or to this BundleDeployment."""
     record = project({"metadata": applied.metadata}, applied.key.group, applied.key.kind)
     if record.deleting:
         return "is being deleted"

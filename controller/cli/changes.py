@@ -113,7 +113,6 @@ def awaits_pause(deployment: BundleDeployment) -> Awaited:
 
 
 def _awaits_reconciliation(requested_at: str) -> Awaits:
-    """Return what tells, from when a request is sent until the controller has handled it, what is left to do."""
     sent_at = time.monotonic()
 
     def _awaits(deployment: BundleDeployment) -> Awaited:
@@ -130,7 +129,6 @@ def _awaits_reconciliation(requested_at: str) -> Awaits:
 
 
 def _stalls(reason: str) -> bool:
-    """Return whether a failed source is not expected to recover: what is installed may be Ready meanwhile."""
     return any(each.value == reason and each.retry.stalls for each in Reason)
 
 
@@ -161,7 +159,6 @@ def _decide(verb: str, options: argparse.Namespace, done: str, awaits: Awaits) -
 
 
 def _choose(deployments: Deployments, options: argparse.Namespace) -> Choice:
-    """Return the revision that the options name, or else the one that waits."""
     _, deployment = deployments.read(options.name)
     pending = deployment.status.pending
     if options.revision:
@@ -172,7 +169,6 @@ def _choose(deployments: Deployments, options: argparse.Namespace) -> Choice:
 
 
 def _denied(deployment: BundleDeployment) -> str:
-    """Return which revision was denied, and how to approve it all the same."""
     if not (digest := deployment.spec.denied_revision):
         return ""
     remedy = f'"{program()} approve {deployment.metadata.name} --revision {digest}" withdraws that and approves it'
@@ -180,10 +176,6 @@ def _denied(deployment: BundleDeployment) -> str:
 
 
 def _digest_of(text: str, pending: Pending | None) -> str:
-    """Return the digest that `--revision` names: in full, or the beginning of the one that waits.
-
-    Raises: MisuseError.
-    """
     if found := _DIGEST(text):
         return f"sha256:{found[2]}"
     found = _ABBREVIATED(text)
@@ -293,7 +285,6 @@ def roll_back(options: argparse.Namespace) -> int:
 
 
 def _choose_revision(deployment: BundleDeployment, text: str) -> str:
-    """Return the digest of the revision that the user names, or else of the last one that was healthy."""
     status, name = deployment.status, deployment.metadata.name
     if not text:
         if found := find_previous(status):

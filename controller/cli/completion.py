@@ -101,7 +101,6 @@ def complete(line: Sequence[str], find_names: Callable[[], Iterable[str]]) -> Co
 
 
 def _without_separators(line: Sequence[str]) -> list[str]:
-    """Return the words without those that bash makes of the `=` between a flag and its value."""
     words = [word for word in line if word != "="]
     return [*words, ""] if not line or line[-1] == "=" else words
 
@@ -131,7 +130,6 @@ def _values(flag: Flag, begun: str, prefix: str = "") -> Completion:
 
 
 def _find_argument(verb: str, place: int) -> argparse.Action | None:
-    """Return the argument of a verb at a place, from 0; None if it has none there."""
     arguments = [action for action in make_parser(verb).actions() if not action.option_strings]
     if arguments and arguments[-1].nargs == "*":
         return arguments[min(place, len(arguments) - 1)]
@@ -141,7 +139,6 @@ def _find_argument(verb: str, place: int) -> argparse.Action | None:
 def _complete_argument(
     argument: argparse.Action | None, given: Sequence[str], begun: str, find_names: Callable[[], Iterable[str]]
 ) -> Completion:
-    """Return names, or the valid words of an argument, or leave it to the shell to offer files."""
     if argument is None:
         return Completion({})
     if argument.metavar == _NAME:
@@ -169,7 +166,7 @@ def answer(words: Sequence[str] | None = None) -> int:
 
 
 def _find_names(line: Sequence[str]) -> Iterable[str]:
-    """Return the names of all BundleDeployments; none if the cluster does not answer: a shell shows no errors."""
+    # A shell shows no errors.
     from rukpak.controller.kube.errors import ApiError, ConfigurationError  # noqa: PLC0415
     from rukpak.controller.views.access import Deployments  # noqa: PLC0415 - slow, and rarely needed
 
@@ -181,7 +178,6 @@ def _find_names(line: Sequence[str]) -> Iterable[str]:
 
 
 def _value(line: Sequence[str], flag: str) -> str:
-    """Return the value of a flag on the line, else of its variable."""
     apart = [value for word, value in pairwise(line) if word == flag]
     joined = [word.partition("=")[2] for word in line if word.startswith(f"{flag}=")]
     return next(iter(apart + joined), os.environ.get(f"RUKPAK_{flag[2:].upper()}", ""))

@@ -145,10 +145,6 @@ def make_draft(options: argparse.Namespace, found: Manifest | None = None) -> Dr
 
 
 def _check_namespace(options: argparse.Namespace, found: Manifest | None) -> None:
-    """Refuse another install namespace than the one in which objects are.
-
-    Raises: MisuseError.
-    """
     value = found or {}
     own = mapping(value, "spec").get("installNamespace") or mapping(value, "status").get("installNamespace")
     given = options.install_namespace
@@ -158,7 +154,6 @@ def _check_namespace(options: argparse.Namespace, found: Manifest | None) -> Non
 
 
 def _base(options: argparse.Namespace, found: Manifest | None) -> tuple[Manifest, str]:
-    """Return the BundleDeployment that flags change, and where it is from."""
     if options.file:
         if is_named(options):
             raise MisuseError("specify either SOURCE or -f FILE")
@@ -172,10 +167,6 @@ def _base(options: argparse.Namespace, found: Manifest | None) -> tuple[Manifest
 
 
 def _replace(sources: Sequence[Mapping[str, Any]], source: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the source in place of the only one there is: what says how that is fetched stays.
-
-    Raises: MisuseError if there are several.
-    """
     if len(sources) > 1:
         problem = f"spec.sources: there are {len(sources)}, of which SOURCE would replace all"
         raise MisuseError(f'{problem}; change them in a file, and use -f FILE, or "rukpak push" with --source')
@@ -188,7 +179,6 @@ def _replace(sources: Sequence[Mapping[str, Any]], source: Mapping[str, Any]) ->
 
 
 def _complete(spec: dict[str, Any], archive: bytes, source: str) -> dict[str, Any]:
-    """Return a spec with what content on this machine says itself: its format, and the namespace for its ConfigMaps."""
     with tempfile.TemporaryDirectory(prefix="rukpak-") as folder:
         tree = _unpack(archive, _file_name(source), Path(folder), source)
         spec = {**spec, **recognize(tree.root, spec)}
@@ -219,7 +209,6 @@ def read_overrides(options: argparse.Namespace, config: Mapping[str, Any] | None
 
 
 def _read_config(options: argparse.Namespace, config: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return spec.config if flags change it: `--config` and `--values` replace, the others set single values."""
     if options.config:
         config = read_mapping(options.config, "the value of spec.config")
     files = [read_mapping(each, "values of a chart") for each in options.values or ()]
@@ -362,10 +351,6 @@ def _name(flag: str) -> str:
 
 
 def _flags_of(source: str | None, *, is_repository: bool) -> dict[str, str]:
-    """Return the flags that say the same as SOURCE; none for content of this machine.
-
-    Raises: MisuseError.
-    """
     if source == "":
         raise MisuseError("SOURCE is empty")
     if source is None:
@@ -452,7 +437,6 @@ def _write(entries: Iterator[Entry], folder: Path, source: str) -> ContentTree:
 
 
 def _looks_like_image(source: str) -> bool:
-    """Return whether a text is an image reference that names its registry, which a path hardly ever is."""
     try:
         reference = parse_reference(source)
     except ValueError:
@@ -485,7 +469,6 @@ def guess_format(root: Path) -> str:
 
 
 def _is_chart(root: Path) -> bool:
-    """Return whether content is a chart: a folder of one, or packed, as `helm push` stores it, without manifests."""
     if recognize_first(root, recognize_chart):
         return True
     return bool(recognize_first(root, Archives().recognize)) and not recognize_first(root, recognize_manifests)
@@ -633,10 +616,6 @@ def write_parts(client: Client, value: Manifest, parts: Iterable[tuple[str, Part
 
 
 def _claim(client: Client, value: Manifest, created: Iterable[str]) -> None:
-    """Have ConfigMaps that were created before their BundleDeployment be deleted with it.
-
-    Raises: ApiError.
-    """
     namespace, change = value["spec"]["installNamespace"], {"metadata": {"ownerReferences": _references(value)}}
     for name in created:
         client.merge_patch(CONFIG_MAPS.path(namespace, name), change, manager=MANAGER)
@@ -667,7 +646,6 @@ def _references(value: Manifest) -> list[dict[str, Any]]:
 
 
 def _create(client: Client, path: str, body: Manifest) -> None:
-    """Create an object in a namespace, which is created first if it is missing, as the controller would."""
     try:
         client.create(path, body, manager=MANAGER)
     except ApiError as error:

@@ -151,7 +151,6 @@ def wait_until(
 
 
 def _read_each(deployments: Deployments, wanted: Sequence[str]) -> dict[str, Manifest]:
-    """Return those that still exist, by name; many in one request."""
     if len(wanted) <= MANY:
         return {name: value for name in wanted if (value := deployments.get(name))}
     found = {value["metadata"]["name"]: value for value in deployments.all()}

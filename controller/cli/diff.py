@@ -81,7 +81,6 @@ def compare(reviewed: Reviewed, options: argparse.Namespace, passing_on: Contain
 
 
 def _name_bundle(deployment: BundleDeployment, options: argparse.Namespace) -> str:
-    """Return how a command line names a bundle: by the BundleDeployment, if that exists."""
     if deployment.metadata.uid or not (options.file or options.source):
         return deployment.metadata.name
     return f"-f {options.file}" if options.file else f"{deployment.metadata.name} {options.source}"

@@ -53,7 +53,6 @@ def show_events(options: argparse.Namespace) -> int:
 
 
 def _follow_events(client: Client, options: argparse.Namespace) -> int:
-    """Print each Event as it occurs, until the user interrupts."""
     seen: dict[str, int] = {}
     for _, event in follow(client, EVENTS.path(NAMESPACE), field_selector=select_about(options.name), order=last_seen):
         name, count = event["metadata"]["name"], count_of(event)
@@ -120,7 +119,6 @@ def _holder(client: Client, options: argparse.Namespace) -> str:
 
 
 def _read_logs(client: Client, options: argparse.Namespace, pods: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Yield the lines of all pods: in order of time, or with `--follow` as they arrive."""
     streams = [_stream_lines(client, options, pod) for pod in pods]
     if options.follow:
         yield from _merge(streams)
@@ -139,7 +137,6 @@ def _stream_lines(client: Client, options: argparse.Namespace, pod: str) -> Iter
 
 
 def _parse(line: bytes) -> Iterator[dict[str, Any]]:
-    """Yield a line if it is one of the log: programs may write others to stderr."""
     try:
         value = json.loads(line)
     except ValueError:

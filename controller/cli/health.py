@@ -60,10 +60,6 @@ def _read_checks(options: argparse.Namespace) -> tuple[Mapping[str, Any], ...]:
 
 
 def _read(file: str) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a file.
-
-    Raises: MisuseError, BundleError (InvalidBundle).
-    """
     for document in read_documents(read_file(file), file):
         value = document.value
         if not (text(value, "apiVersion") and text(value, "kind") and text(value, "metadata", "name")):
@@ -94,7 +90,6 @@ def _get(client: Client, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _find(resources: Sequence[Resource], kind: str) -> Resource | None:
-    """Return the first resource of this name; groups without a dot are the cluster's own and come first."""
     named = [each for each in resources if kind in _names(each)]
     return min(named, key=lambda each: "." in each.group, default=None)
 

@@ -111,7 +111,6 @@ def install(options: argparse.Namespace) -> int:
 
 
 def _tell_moved(value: Manifest, shown: str) -> None:
-    """Print on stderr if what is installed is not the revision that was shown."""
     installed = (value.get("status") or {}).get("installedRevision")
     if installed and installed != shown:
         text = f"{short(installed)} is installed, not {short(shown)}"
@@ -119,10 +118,6 @@ def _tell_moved(value: Manifest, shown: str) -> None:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Refuse what cannot be installed before a cluster is asked.
-
-    Raises: MisuseError.
-    """
     if options.name is None and options.file is None:
         raise MisuseError("specify NAME and SOURCE, or -f FILE")
     is_packed = is_local(options)  # without --registry, too: flags that contradict each other are refused
@@ -173,7 +168,6 @@ def _review(
 
 
 def _merged_spec(deployments: Deployments, draft: Draft, found: Manifest | None) -> Mapping[str, Any]:
-    """Return the spec that applying a file leads to: fields that others have set stay."""
     spec: Mapping[str, Any] = (deployments.apply(draft.value, dry_run=True) if found else draft.value)["spec"]
     return spec
 
@@ -209,7 +203,6 @@ def _describe_recursion(spec: Mapping[str, Any]) -> str:
 
 
 def _refusal(reviewed: Reviewed, comparison: Comparison, options: argparse.Namespace) -> str:
-    """Return why nothing is done, and the ways out."""
     adopt = ""
     is_described = bool(options.file) or is_named(options)
     namespace = reviewed.revision.terms.install_namespace
@@ -240,7 +233,7 @@ def _write(client: Client, options: argparse.Namespace, draft: Draft, found: Man
 
 
 def _replace_spec(client: Client, found: Manifest, spec: Mapping[str, Any]) -> Manifest:
-    """Replace the spec, unless it has changed since it was read; a new status alone changes nothing."""
+    # A new status alone changes nothing.
     metadata = found["metadata"]
     operations = [
         {"op": "test", "path": "/metadata/uid", "value": metadata["uid"]},
@@ -258,7 +251,6 @@ def _replace_spec(client: Client, found: Manifest, spec: Mapping[str, Any]) -> M
 
 
 def _tidy(client: Client, value: Manifest, found: Manifest | None, *, is_installed: bool) -> None:
-    """Delete the ConfigMaps that were pushed before, once nothing needs them."""
     before = maps_of(found) if found else []
     if before or (found and maps_of(value)):
         delete_parts(client, value, {*maps_of(value), *([] if is_installed else before)})
@@ -284,7 +276,6 @@ def push(options: argparse.Namespace) -> int:
 
 
 def _in_namespace(found: Manifest, namespace: str | None) -> Manifest:
-    """Return a BundleDeployment with an install namespace: its own, or else the one that is given."""
     spec = found["spec"]
     own = spec.get("installNamespace")
     if namespace and own and namespace != own:
@@ -308,7 +299,6 @@ def _index_of(value: Manifest, given: int | None) -> int:
 
 
 def _point(client: Client, found: Manifest, value: Manifest, index: int, pushed: Collection[str]) -> Manifest:
-    """Have a source name these ConfigMaps, unless the spec has changed since; return the BundleDeployment."""
     sources = list(value["spec"]["sources"])
     kept = {key: sources[index][key] for key in ("destination",) if key in sources[index]}
     sources[index] = {"kind": LOCAL, **kept, LOCAL: {"names": list(pushed)}}

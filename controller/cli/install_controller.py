@@ -195,7 +195,6 @@ def is_restricted(deployment: Mapping[str, Any]) -> bool:
 
 
 def _content(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object without what the API server records about changes."""
     kept = {key: each for key, each in value.items() if key not in ("metadata", "status")}
     metadata = value["metadata"]
     return {**kept, "labels": metadata.get("labels"), "annotations": metadata.get("annotations")}
@@ -218,7 +217,6 @@ def find_superseded(
 
 
 def _announce(client: Client, options: argparse.Namespace, plan: Sequence[Step]) -> None:
-    """Print on stderr what is about to change, and where."""
     tell(f"Installing RukPak {version('rukpak')} on {describe_cluster(client, options)}")
     holder = read_holder(client, options.namespace)
     if holder and holder.version not in ("", version("rukpak")):
@@ -245,7 +243,6 @@ def carry_out(client: Client, plan: Sequence[Step]) -> None:
 
 
 def _wait(client: Client, plan: Sequence[Step], seconds: float) -> str:
-    """Wait until the API is served and the Deployment rolled out; return what is not when the time is up."""
     waited_for = [step for step in plan if step.manifest["kind"] in _WAITED_FOR]
     return wait_while(lambda: next(filter(None, (describe_progress(client, step) for step in waited_for)), ""), seconds)
 
@@ -265,7 +262,6 @@ def describe_progress(client: Client, step: Step) -> str:
 
 
 def _describe(client: Client, found: Manifest, verdict: Verdict) -> str:
-    """Return the verdict on an object, with what its pods say if they may be read."""
     key = key_of(found)
     record = project(found, key.group, key.kind, verdict, pods_of(found, verdict))
     try:
@@ -279,7 +275,6 @@ def _describe(client: Client, found: Manifest, verdict: Verdict) -> str:
 
 
 def _tell_findings(client: Client, namespace: str) -> None:
-    """Print what `rukpak check` finds not to be in order."""
     for subject, found in check_cluster(client, namespace):
         if found.level is not Level.OK:
             tell(one_line(f"{found.level.value}: {subject}: {found.text}"))

@@ -152,7 +152,6 @@ def show_plugins(options: argparse.Namespace) -> int:
 
 
 def _read_cluster(options: argparse.Namespace) -> dict[str, Any]:
-    """Return what is found in the cluster; parts that cannot be read have only an `error`."""
     try:
         client = connect(options)
     except ConfigurationError as error:
@@ -392,7 +391,6 @@ def _check_rights(client: Client, namespace: str) -> Iterator[Finding]:
 
 
 def _account(client: Client, namespace: str) -> str:
-    """Return the account of the controller as namespace/name; empty if it does not run in the cluster."""
     found = next(client.list(WORKLOADS.path(namespace), label_selector=LABEL), None)
     return f"{namespace}/{found['spec']['template']['spec'].get('serviceAccountName') or 'default'}" if found else ""
 

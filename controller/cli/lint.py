@@ -82,7 +82,6 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _choose_version(wanted: str, capabilities: Capabilities) -> str:
-    """Return a version that has schemas: what the user says, or the nearest one up to that of the capabilities."""
     try:
         from rukpak.controller.cli.schemas import known_versions  # noqa: PLC0415 - needs the extra
     except ImportError:
@@ -167,7 +166,7 @@ def _places_of(source: str) -> Places:
 
 
 def _objects_in(data: bytes) -> Iterator[tuple[_Object, yaml.Node]]:
-    """Yield the objects of a file; those before its first error, since it may be a template."""
+    # The file may be a template: what comes before its first error counts.
     try:
         for document in yaml.compose_all(data, Loader=yaml.CSafeLoader):
             yield from _expand(document)

@@ -70,7 +70,6 @@ def _invalid(message: str) -> BundleError:
 
 
 def _unknown(schema: Mapping[str, Any], value: Any, path: str) -> Iterator[str]:
-    """Yield an error for each field that the API server would reject as unknown."""
     if isinstance(value, list):
         for index, item in enumerate(value):
             yield from _unknown(schema.get("items") or {}, item, f"{path}[{index}]")

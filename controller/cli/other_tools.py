@@ -248,10 +248,6 @@ def _read_release(discovery: Discovery, origin: Origin, kind: str, folder: str, 
 
 
 def _decode(text: str, *, is_secret: bool) -> str:
-    """Return the manifest of a stored release.
-
-    Raises: ValueError.
-    """
     try:
         data = base64.b64decode(base64.b64decode(text) if is_secret else text)
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
@@ -264,7 +260,6 @@ def _decode(text: str, *, is_secret: bool) -> str:
 def _place(
     objects: list[dict[str, Any]], namespace: str, discovery: Discovery
 ) -> Iterator[tuple[ObjectKey, Mapping[str, Any]]]:
-    """Yield objects by key; namespaced ones without a namespace are in that of the release."""
     for each in objects:
         key = key_of(each)
         resource = discovery.resource(GroupVersionKind.of(each))
@@ -316,7 +311,6 @@ def _named(origin: Origin) -> Iterator[tuple[str, str, str]]:
 
 
 def _named_by(labels: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield group, namespace and name of what the labels of an object name."""
     for group in _FLUX_KINDS:
         if f"{group}/name" in labels:
             yield group, str(labels.get(f"{group}/namespace", "")), str(labels[f"{group}/name"])
@@ -425,7 +419,6 @@ def _has_applied(metadata: Mapping[str, Any], origin: Origin) -> bool:
 
 
 def _applied_entries(metadata: Mapping[str, Any], origin: Origin) -> list[Entry]:
-    """Return the entries of applies; those on the client's side only if there are no others."""
     entries = [each for each in entries_of({"metadata": metadata}) if not each.get("subresource")]
     by_server = [each for each in entries if each.get("operation") == "Apply" and origin.is_manager(each["manager"])]
     return by_server or [each for each in entries if each.get("manager") == _CLIENT_SIDE]
@@ -439,7 +432,6 @@ def _describes(manifest: Mapping[str, Any], key: ObjectKey) -> bool:
 
 
 def _extract(value: Any, fields: Tree) -> Any:
-    """Return what a tree of managedFields has of a value; a leaf stands for all of it."""
     if not fields:
         return value
     if isinstance(value, dict):
@@ -506,7 +498,6 @@ def find_left_by_tool(
 
 
 def _as_stored(fields: Tree) -> Tree:
-    """Return the fields of an entry that the object can have beside those of the server: stringData becomes data."""
     kept = {name: child for name, child in fields.items() if name not in ("f:status", "f:stringData")}
     if texts := mapping(fields, "f:stringData"):
         kept["f:data"] = united(mapping(fields, "f:data"), texts)
@@ -524,7 +515,6 @@ def _with_data(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _only_existing(recorded: Any, live: Any, path: tuple[str, ...]) -> Any:
-    """Return what was recorded without the fields, and the items with a key, that the object does not have."""
     if isinstance(recorded, dict) and isinstance(live, dict):
         found = {
             name: _only_existing(value, live[name], (*path, name)) for name, value in recorded.items() if name in live
@@ -571,7 +561,6 @@ def _fields_of(entry: Mapping[str, Any] | None) -> Tree:
 
 
 def _overlap(left: Tree, right: Tree) -> bool:
-    """Whether two trees share a field or an item of a list; that both have put something into a map does not count."""
     for name in left.keys() & right.keys() - {"."}:
         if not name.startswith("f:") or not left[name] or not right[name] or _overlap(left[name], right[name]):
             return True
@@ -579,7 +568,6 @@ def _overlap(left: Tree, right: Tree) -> bool:
 
 
 def _paths(theirs: Tree, ours: Tree, path: str) -> Iterator[str]:
-    """Yield the paths of the fields of a tree that the other lacks; an item of a list is one."""
     for name, child in theirs.items():
         if name == ".":
             continue

@@ -111,7 +111,6 @@ class Parser(argparse.ArgumentParser):
         return found + [f"--no-{flag[2:]}" for flag in self.switches]
 
     def _complete(self, word: str) -> str:
-        """Return a flag without a value with the value that it stands for."""
         positive = f"--{word[5:]}" if word.startswith("--no-") else ""
         if word in self.switches:
             return f"{word}={self.switches[word][0]}"
@@ -129,7 +128,6 @@ def suggest(word: str, valid: Iterable[str]) -> str:
 
 
 def _are_near(word: str, other: str) -> bool:
-    """Whether at most a third of two words differs, without the dashes of flags."""
     word, other = word.lstrip("-"), other.lstrip("-")
     same = sum(block.size for block in SequenceMatcher(None, word, other, autojunk=False).get_matching_blocks())
     longest = max(len(word), len(other))

@@ -54,7 +54,6 @@ def show_permissions(options: argparse.Namespace) -> int:
 
 
 def _new(reviewed: Reviewed, options: argparse.Namespace, permissions: Permissions) -> Permissions:
-    """Return what the installed revision may not do. Raises: FailedError if that cannot be read."""
     digest = reviewed.deployment.status.installed_revision
     if not digest:
         return permissions

@@ -65,7 +65,6 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _delete(client: Client, strays: Collection[_Stray]) -> int:
-    """Delete strays; return how many could not be deleted."""
     failures = 0
     for each in strays:
         try:
@@ -134,7 +133,6 @@ def _list_kind(client: Client, resource: Resource, name: str) -> list[Record]:
 
 
 def _read_shown(client: Client, resource: Resource, shown: Collection[ObjectKey]) -> Iterator[Record]:
-    """Yield the strays in status of a kind that the user may not list."""
     for key in shown:
         if key[:2] != (resource.group, resource.kind):
             continue
@@ -164,7 +162,6 @@ def _read_named(
 
 
 def _judge(client: Client, record: Record, resource: Resource) -> _Stray:
-    """Find out by a dry run whether the user may delete an object; what the controller would keep is not deleted."""
     hindrance = _STAYS if dispose(record, RemovalCause.PRUNE) is not Disposal.DELETE else ""
     if not hindrance:
         path = resource.path(record.key.namespace, record.key.name)

@@ -116,7 +116,6 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _decrypts(spec: Spec) -> bool:
-    """Whether a processor may put values that are secret into objects: one with keys, or that is not known here."""
     return any(_has_keys(each.kind) for each in spec.processors)
 
 
@@ -128,7 +127,6 @@ def _has_keys(kind: str) -> bool:
 
 
 def _without_values(revision: Revision) -> Revision:
-    """Return a revision to print, with a hash instead of each value of a Secret."""
     key = secrets.token_bytes()
     objects = (dict(mask(item, key)) for item in revision.objects)
     hooks = ({**hook, "manifest": dict(mask(hook["manifest"], key))} for hook in revision.hooks)
@@ -199,10 +197,6 @@ def new_store() -> Iterator[ContentStore]:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Refuse flags that contradict each other.
-
-    Raises: MisuseError.
-    """
     if [is_named(options), bool(options.file), bool(options.revision)].count(True) != 1:
         raise MisuseError("specify either SOURCE, -f FILE or --revision")
     check_stdin(options)
@@ -556,7 +550,6 @@ def read_stored(client: Client, options: argparse.Namespace, digest: str, *, req
 
 
 def _with_pins(deployment: BundleDeployment) -> BundleDeployment:
-    """Return a BundleDeployment whose pins are those of the revision that waits for approval, if one does."""
     pending = deployment.status.pending
     if pending is None:
         return deployment

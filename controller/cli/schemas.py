@@ -245,7 +245,7 @@ def _compile(pattern: str) -> Any:
 
 
 def _check_pattern(_validator: Any, pattern: str, value: Any, _schema: Any) -> Iterator[ValidationError]:
-    """Patterns are Go's, not Python's."""
+    # Patterns are Go's, not Python's.
     compiled = _compile(pattern) if isinstance(value, str) else None
     if compiled and not compiled.search(value):
         yield ValidationError("pattern")

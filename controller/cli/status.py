@@ -112,7 +112,6 @@ def _describe_objects(client: Client, values: Sequence[Manifest]) -> list[Sequen
 
 
 def _show_table(options: argparse.Namespace, values: Sequence[Manifest]) -> None:
-    """Print the table, the worst first on a terminal; and on stderr how many there are in each state."""
     now = datetime.now(UTC)
     rows = [_read_row(value, now) for value in values]
     if sys.stdout.isatty():
@@ -128,7 +127,6 @@ def _count_states(states: Iterable[DeploymentState]) -> str:
 
 
 def _watch(options: argparse.Namespace, deployments: Deployments) -> int:
-    """Print a row for each BundleDeployment, and again whenever the row changes, until the user interrupts."""
     shown: dict[str, list[str]] = {}
     lasting = [title for title in _titles(options) if title != "AGE"]
     for event, value in deployments.follow(options.selector or ""):
@@ -147,7 +145,6 @@ def _watch(options: argparse.Namespace, deployments: Deployments) -> int:
 
 
 def _watched_lines(value: Manifest, row: _Row, options: argparse.Namespace, *, is_first: bool) -> list[str]:
-    """Return a name, or a row of a table whose columns do not depend on other rows, the first with the heading."""
     if options.output == "name":
         return [show([value], "name")]
     return _tabulate([row], options, least=COLUMN).splitlines(keepends=True)[0 if is_first else -1 :]
@@ -167,7 +164,6 @@ def _titles(options: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _tabulate(rows: Sequence[_Row], options: argparse.Namespace, least: int = 0) -> str:
-    """Return the table, empty without rows; for `least` see to_table."""
     titles, colored = _titles(options), _STATES if is_colored(options.color) else ()
 
     def _cell(row: _Row, title: str) -> Cell:
@@ -274,7 +270,6 @@ def _shard(deployment: BundleDeployment) -> Iterator[str]:
 
 
 def _sources(deployment: BundleDeployment) -> Iterator[str]:
-    """Yield the sources of the installed revision, and if others are desired, these."""
     desired, installed = deployment.status.sources, deployment.status.installed_sources
     if installed:
         yield "Sources:"
@@ -307,7 +302,6 @@ def _counts(deployment: BundleDeployment) -> str:
 
 
 def _not_ready(deployment: BundleDeployment, said: list[str]) -> Iterator[str]:
-    """Yield the objects that are not ready, those with one message together, unless a line has said all of it."""
     groups: dict[tuple[str, str], list[str]] = {}
     told = []
     for each in deployment.status.not_ready:
@@ -326,7 +320,6 @@ def _not_ready(deployment: BundleDeployment, said: list[str]) -> Iterator[str]:
 
 
 def _is_in(message: str, text: str) -> bool:
-    """Whether a text says a message, which may be shortened, and the first of several."""
     return _MORE.sub("", message).removesuffix("…") in text
 
 
@@ -343,21 +336,18 @@ def _conditions(deployment: BundleDeployment, said: list[str]) -> Iterator[str]:
 
 
 def _condition(condition: Condition, said: list[str]) -> Iterator[str]:
-    """Yield a condition, unless a line has said its message."""
     if not any(_is_in(condition.message, text) for text in said):
         said.append(condition.message)
         yield f"{condition.type}: {condition.reason}: {condition.message}"
 
 
 def _takers(deployment: BundleDeployment, said: list[str]) -> Iterator[str]:
-    """Yield to whom objects were handed over, which only the message of a condition says, unless a line has said it."""
     installed = deployment.status.condition("Installed")
     if deployment.status.objects.handed_over and installed:
         yield from _condition(installed, said)
 
 
 def _strays(deployment: BundleDeployment) -> Iterator[str]:
-    """Yield the objects that no revision contains, as far as status names them."""
     status = deployment.status
     if status.strays:
         yield f'Strays (part of no revision; "rukpak prune {deployment.metadata.name}" deletes them):'

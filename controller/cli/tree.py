@@ -116,7 +116,6 @@ def _grow(
 
 
 def _hook_kinds(revisions: Mapping[str, Revision] | None) -> set[GroupVersionKind]:
-    """Return the kinds that hooks may have: those that run something, and those that the revisions name."""
     named = (kinds_of(revision) for revision in (revisions or {}).values())
     return set(RUNNING).union(*named)
 
@@ -130,7 +129,6 @@ def _list_owned(client: Client, values: Iterable[Manifest]) -> Iterator[Manifest
 
 
 def _read_child(node: Node, value: Manifest | None, above: frozenset[str]) -> BundleDeployment | None:
-    """Return an object that is a BundleDeployment, unless it is above itself or too far below the first one."""
     if value is None or key_of(value)[:2] != (names.GROUP, names.KIND):
         return None
     deployment, _ = try_to_read(value)
@@ -141,7 +139,6 @@ def _read_child(node: Node, value: Manifest | None, above: frozenset[str]) -> Bu
 
 
 def _find_unlisted_strays(deployment: BundleDeployment, nodes: Iterable[Node]) -> list[Node]:
-    """Return the strays of kinds that the bundle does not have."""
     known = {node.title for node in nodes}
     found = [
         Node(kind=each.kind, namespace=each.namespace, name=each.name, reason="Unknown", drift=STRAY)

@@ -66,10 +66,6 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _own_names(options: argparse.Namespace) -> frozenset[str]:
-    """Return the names that a browser may call the server: on another address, those of the certificate.
-
-    Raises: MisuseError.
-    """
     from rukpak.controller.ui.guard import LOOPBACK, name_run  # noqa: PLC0415 - not for --help
 
     is_local = is_loopback(options.listen)
@@ -89,10 +85,6 @@ def _own_names(options: argparse.Namespace) -> frozenset[str]:
 
 
 def _names_of(name: str) -> frozenset[str]:
-    """Return the names and addresses that a certificate is for.
-
-    Raises: MisuseError for a file without a certificate and its key.
-    """
     from cryptography import x509  # noqa: PLC0415 - slow to import
 
     try:
@@ -107,7 +99,7 @@ def _names_of(name: str) -> frozenset[str]:
 
 
 def _listen(address: str, port: int) -> list[socket.socket]:
-    """Return sockets that listen: on loopback of both families, or another user could be the other one of the name."""
+    # Another user could listen on loopback of the other family.
     from rukpak.controller.ui.guard import LOOPBACK  # noqa: PLC0415 - not for --help
 
     found = list[socket.socket]()
@@ -135,7 +127,7 @@ def _has_address(family: socket.AddressFamily, address: str) -> bool:
 
 
 def _shown_host(address: str, hosts: frozenset[str]) -> str:
-    """Return the name of the server in the address that is printed: a browser may call it by no other than `hosts`."""
+    # A browser may call it by no other name than `hosts`.
     from rukpak.controller.ui.guard import LOOPBACK, is_named  # noqa: PLC0415 - not for --help
 
     machine = socket.gethostname().lower()
@@ -162,5 +154,5 @@ def announce(url: str, options: argparse.Namespace) -> Iterator[None]:
 
 
 def _has_screen() -> bool:
-    """Whether there is a screen for a browser: without one, a browser for terminals would be started in this one."""
+    # Without a screen, a browser for terminals would be started in this one.
     return sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))

@@ -108,7 +108,6 @@ def _find_deployments(client: Client) -> list[Manifest]:
 
 
 def _announce(client: Client, options: argparse.Namespace) -> None:
-    """Print on stderr where RukPak is removed, and which controller runs elsewhere."""
     tell(f"Uninstalling RukPak from {describe_cluster(client, options)}")
     holder = read_holder(client, options.namespace)
     if holder and holder.is_running and not _is_pod(client, options.namespace, holder.host):
@@ -122,7 +121,6 @@ def _is_pod(client: Client, namespace: str, name: str) -> bool:
 
 
 def _plan(deployments: Iterable[Manifest], *, keep: bool) -> Iterator[str]:
-    """Yield the name of each BundleDeployment, and what becomes of its objects."""
     for value in deployments:
         yield f"{name_of(value)} ({_fate(value, keep=keep)})"
 
@@ -172,7 +170,6 @@ def find_staying(client: Client, discovery: Discovery, deployments: Sequence[Man
 
 
 def _list_owned(client: Client, discovery: Discovery, kind: GroupVersionKind) -> list[Record] | None:
-    """Return the objects of a kind that BundleDeployments have; None if the user may not list them."""
     resource = discovery.resource(kind)
     if resource is None:
         return []
@@ -184,7 +181,6 @@ def _list_owned(client: Client, discovery: Discovery, kind: GroupVersionKind) ->
 
 
 def _why_it_stays(record: Record, *, keep: bool, orphan: bool) -> str:
-    """Return why an object stays when its BundleDeployment is deleted; empty: it does not."""
     if keep:
         return _KEPT
     if orphan:
@@ -198,7 +194,6 @@ def _why_it_stays(record: Record, *, keep: bool, orphan: bool) -> str:
 
 
 def _find_home(client: Client, namespace: str, parts: Iterable[Part]) -> Iterator[str]:
-    """Yield a line about the namespace of the controller if somebody else has created it."""
     path = NAMESPACES.path(name=namespace)
     if path not in {part.path for part in parts} and read_if_exists(client, path):
         yield f"not created by RukPak: Namespace {namespace}"
@@ -208,7 +203,6 @@ def _find_home(client: Client, namespace: str, parts: Iterable[Part]) -> Iterato
 
 
 def _delete_all(client: Client, options: argparse.Namespace) -> str:
-    """Delete all BundleDeployments and wait until they are gone; return what is left when the time is up."""
     deployments = Deployments(client)
     try:
         found = deployments.all()
@@ -239,7 +233,6 @@ def _request_deletion(deployments: Deployments, value: Manifest, *, keep: bool) 
 
 @contextmanager
 def _controller(options: argparse.Namespace, shard: str) -> Iterator[None]:
-    """Run a controller for a shard that acts if no other one holds the Lease."""
     log.set_up("text", "error")
     stop = threading.Event()
     with tempfile.TemporaryDirectory(prefix="rukpak-") as folder:
@@ -285,7 +278,6 @@ def _describe(value: Manifest) -> str:
 
 
 def _delete_parts(client: Client, parts: Sequence[Part], seconds: float) -> None:
-    """Delete the API, and once it is gone everything else."""
     deadline = time.monotonic() + seconds
     for part in parts:
         _delete(client, part)
@@ -325,7 +317,6 @@ def find_parts(client: Client, namespace: str) -> list[Part]:
 
 
 def _find_leases(client: Client, namespace: str) -> Iterator[Part]:
-    """Yield the Leases of all shards, which have the annotation of a controller's release."""
     for item in client.list(LEASES.path(namespace), metadata=True):
         name = item["metadata"]["name"]
         is_of_shard = names.VERSION in (item["metadata"].get("annotations") or {})

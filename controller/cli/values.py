@@ -101,7 +101,6 @@ def _set_key(scan: _Scan, values: dict[str, Any], convert: Convert, levels: int)
 
 
 def _set_item(scan: _Scan, items: list[Any], convert: Convert, levels: int) -> list[Any]:
-    """Set an item of a list, whose bracket is open; return the list."""
     index = _read_index(scan)
     items += [None] * (index + 1 - len(items))
     rest, stop = scan.until("[.=")

@@ -75,8 +75,6 @@ def _argument(name: str, shown: str, text: str, **options: Any) -> Adds:
 
 
 def _flag(form: str, text: str, *, group: str = FLAGS, **options: Any) -> Adds:
-    """Return what adds a flag in the form that help shows: `-f, --file FILE`, or without a value `-y, --yes`."""
-
     def _add(parser: Parser) -> None:
         *short, last = form.split(", ")
         flag, _, value = last.partition(" ")
@@ -87,7 +85,6 @@ def _flag(form: str, text: str, *, group: str = FLAGS, **options: Any) -> Adds:
 
 
 def _options(*names: str) -> Adds:
-    """Return what adds these options of the controller, or all of them."""
     return lambda parser: add_options(parser, os.environ, only=names or None)
 
 
@@ -115,7 +112,6 @@ def _wait(text: str) -> tuple[Adds, ...]:
 
 
 def _cluster(*others: str) -> tuple[Adds, ...]:
-    """Return what adds the flags that select a cluster and a user, and further options of the controller."""
     group = OPTION_GROUPS["kubeconfig"]
     return (
         _options("kubeconfig", "context", *others),

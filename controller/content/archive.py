@@ -261,7 +261,6 @@ class _Writer:
             self._refuse(entry, unusable.refusal)
 
     def _refuse(self, entry: Entry, refusal: Refusal) -> None:
-        """Note an entry that must not be read at its place in the tree, which no name on the disk may have."""
         self._budget.charge_file(entry.path, entry.size)
         self._budget.charge_refused("", refusal)
         folder, names = place_refused(entry.path, self._limits)
@@ -278,7 +277,6 @@ class _Writer:
     # folders, files, links
 
     def _make_folders(self, path: str, layer: int) -> Node:
-        """Return the folder at a path, created with its parents; a file or link in the way is replaced."""
         node = self._root
         for name in path.split("/") if path else ():
             child = node.children.get(name)
@@ -301,7 +299,6 @@ class _Writer:
         self._write_file(path, entry.data, entry.size, executable=entry.executable)
 
     def _add_link(self, path: str, entry: Entry) -> None:
-        """Note a link; a hard link to an existing file becomes a copy of it immediately."""
         if entry.kind is EntryKind.SYMBOLIC_LINK:
             check_link(path, entry.target, self._limits)
         elif entry.target.startswith("/") or ".." in entry.target.split("/"):
@@ -323,7 +320,6 @@ class _Writer:
         return True
 
     def _replace(self, path: str, kind: EntryKind, layer: int) -> Node:
-        """Return a new node at a path, which replaces an existing one."""
         folder, name = posixpath.split(path)
         parent = self._make_folders(folder, layer)
         self._remove(parent.children.get(name))

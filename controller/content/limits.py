@@ -507,7 +507,7 @@ def is_refused_nesting(error: yaml.MarkedYAMLError) -> bool:
 
 @cache
 def _refusal() -> str | None:
-    """Return what the installed libyaml says of such nesting, since its errors have no codes; None if it bears it."""
+    # The errors of libyaml have no codes.
     import yaml  # noqa: PLC0415 - slow, and not for --help
 
     try:

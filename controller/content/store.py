@@ -114,7 +114,6 @@ def _read_listing(entry: Path) -> Any:
 
 
 def _read_body(entry: Path) -> bytes:
-    """Return the lines of an index that its first line has the digest of."""
     with (entry / "index").open("rb") as file:
         head, body = json.loads(file.readline()), file.read()
     if head["sha256"] != hashlib.sha256(body).hexdigest():
@@ -123,7 +122,6 @@ def _read_body(entry: Path) -> bytes:
 
 
 def _list(folder: Path) -> dict[str, list[Any]]:
-    """Return the content of a folder: path to size and sha256 for a file, to an empty list for a folder."""
     return {item.path: [] if item.is_folder else _describe(folder / item.path) for item in walk(folder)}
 
 
@@ -243,13 +241,13 @@ class ContentStore:
         return is_locked and all(map(os.path.isdir, (self._entries, self._staging, self._scratch)))
 
     def _release_deleted(self) -> None:
-        """Close the lock files of folders that were removed, which cannot come back."""
+        # Removed folders cannot come back.
         for descriptor in [each for each in self._lock_files if not os.fstat(each).st_nlink]:
             self._lock_files.remove(descriptor)
             os.close(descriptor)
 
     def _lock(self) -> int:
-        """Return the descriptor of the lock file of the folder, which may have been moved away and back."""
+        # The folder may have been moved away and back.
         descriptor = os.open(self._root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             held = next((each for each in self._lock_files if os.path.sameopenfile(each, descriptor)), None)
@@ -393,7 +391,6 @@ class ContentStore:
 
     @contextmanager
     def _locks(self, name: str) -> Iterator[_KeyLock]:
-        """Provide the locks of a key, which exist only while they are used."""
         with self._guard:
             locks = self._key_locks.setdefault(name, _KeyLock())
             locks.holders += 1
@@ -421,7 +418,7 @@ class ContentStore:
         return entry / "content"
 
     def _next_use(self) -> int:
-        """Return a time after the last use of all entries: the system time may have been set back since."""
+        # The system time may have been set back since.
         return max([time.time_ns(), *(record.used + 1 for record in self._records.values())])
 
     def _create(
@@ -446,7 +443,6 @@ class ContentStore:
         return entry / "content"
 
     def _remove(self, name: str) -> None:
-        """Hide an entry immediately, then remove it from the disk, if that takes it."""
         with self._guard:
             self._records.pop(name, None)
         try:
@@ -577,7 +573,6 @@ def replace_files(tree: ContentTree, files: Mapping[str, bytes], destination: Pa
 
 
 def _find_refused(parts: Parts) -> Iterator[tuple[str, Refusal]]:
-    """Yield what must not be read by its path in the tree; of one path, that of the first source comes last."""
     for place, target, folder in reversed(parts):
         for path, refusal in read_refused(folder.parent).items():
             yield (

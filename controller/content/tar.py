@@ -148,7 +148,6 @@ def read_tar(stream: Readable, limits: Limits, *, layer: int | None = None) -> I
 
 
 def _of_layer(entry: Entry) -> Entry | None:
-    """Return an entry with the meaning that layer.md gives it; None for the internal entries of aufs."""
     directory, name = posixpath.split(entry.path.rstrip("/"))
     if entry.refusal:
         return entry
@@ -242,13 +241,12 @@ class _Members:
         self._finish()
 
     def _finish(self) -> None:
-        """Read the padding after the end marker: the checksum of gzip follows it."""
+        # The checksum of gzip follows the padding.
         left = self._limits.header_bytes
         while left > 0 and (data := self._stream.read(CHUNK)):
             left -= len(data)
 
     def _next(self) -> _Member | None:
-        """Return the next entry, with its extended headers applied; None at the end marker."""
         records: dict[str, bytes] = {}
         allowance = self._limits.header_bytes
         while (header := self._header()) is not None:
@@ -354,7 +352,7 @@ _EXTENDED = frozenset((*_PAX, _LONG_NAME, _LONG_TARGET, _GLOBAL))
 
 
 def _pax_records(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield the records `<length> <key>=<value><newline>`, whose length must be exact."""
+    # The length must be exact.
     position = 0
     while position < len(data):
         digits, space, _ = data[position : position + 20].partition(b" ")
@@ -377,7 +375,6 @@ def _decimal(digits: bytes) -> int:
 
 
 def _number(field: bytes) -> int:
-    """Read a number: octal, or base 256 if the first bit is set (GNU)."""
     if field[0] == 0x80:  # noqa: PLR2004 - 0xff would be a negative one
         return int.from_bytes(field[1:], "big")
     digits = field.strip(b" \0")

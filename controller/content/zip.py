@@ -264,7 +264,7 @@ class _Raw:
         return data
 
     def _find(self) -> None:
-        """Seek past the local header, whose name and extra field may differ in length from the directory."""
+        # Its name and extra field may differ in length from the directory.
         self._file.seek(self._record.offset)
         signature, *_, name_length, extra_length = _LOCAL_HEADER.unpack(read_exactly(self._file, _LOCAL_HEADER.size))
         start = self._record.offset + _LOCAL_HEADER.size + name_length + extra_length

@@ -273,7 +273,7 @@ def _check_container(container: Mapping[str, Any], path: str) -> Iterator[str]:
 
 
 def _check_strings(strings: Any, path: str) -> Iterator[str]:
-    """Yield a problem for each value that is not a string; null is allowed."""
+    # null is allowed.
     if strings is None:
         return
     if not isinstance(strings, dict):
@@ -308,7 +308,6 @@ def _check_items(items: Any, path: str, keys: _Keys) -> Iterator[str]:
 
 
 def _are_distinct(items: list[Any], field: str) -> bool:
-    """Whether the items are mappings that differ in this field, as nearly all do."""
     try:
         return len({item[field] for item in items}) == len(items)
     except (KeyError, TypeError):
@@ -316,7 +315,7 @@ def _are_distinct(items: list[Any], field: str) -> bool:
 
 
 def _key_of(item: Any, keys: _Keys) -> tuple[Any, ...] | None:
-    """Return the key of a list item; None if a field is missing, which the API server reports well."""
+    # The API server reports a missing field well.
     if not isinstance(item, dict):
         return None
     key = tuple(default if item.get(field) is None else item[field] for field, default in keys.items())
@@ -408,7 +407,7 @@ def find_kinds_to_know(objects: Sequence[Object], crds: Sequence[Object]) -> set
 
 
 def _depends_on_kind(item: Object) -> bool:
-    """Whether the kind decides about a field of an object; it never does in its metadata."""
+    # It never does in its metadata.
     body = _drop_keys(item, {"metadata"})
     return body.get("status") is not None or (":null" in _ENCODE(body) and without_nulls(body) != body)
 
@@ -519,7 +518,6 @@ def _correct_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _drop_reserved_marks(metadata: dict[str, Any]) -> dict[str, Any]:
-    """Remove the labels and annotations of the controller in place; return the metadata."""
     for field, reserved in RESERVED.items():
         marks = metadata.get(field)
         if marks and not reserved.isdisjoint(marks):
@@ -530,7 +528,7 @@ def _drop_reserved_marks(metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 def _fill_nulls(item: Object) -> Object:
-    """Replace nulls in data with the empty string, as the API server does."""
+    # As the API server does.
     result = item
     for field in ("data", "binaryData"):
         data = item.get(field)
@@ -540,7 +538,7 @@ def _fill_nulls(item: Object) -> Object:
 
 
 def _encode_string_data(item: Object) -> Object:
-    """Move `stringData` to `data`: the API server records it as `f:stringData`, which hides edits of `data`."""
+    # The API server records `stringData` as `f:stringData`, which hides edits of `data`.
     result = _fill_nulls(item)
     if "stringData" not in item:
         return result
@@ -554,12 +552,12 @@ def _encode(text: str) -> str:
 
 
 def _drop_aggregated_rules(item: Object) -> Object:
-    """Leave the rules of an aggregated ClusterRole to the aggregation controller: apply would overwrite them."""
+    # Apply would overwrite the rules of the aggregation controller.
     return _drop_keys(item, {"rules"}) if item.get("aggregationRule") is not None else item
 
 
 def _drop_ca(item: Object) -> Object:
-    """Leave a CA bundle that another controller sets to it: two writers would overwrite each other."""
+    # Two writers would overwrite each other.
     if _INJECT_ANNOTATIONS.isdisjoint(item["metadata"].get("annotations") or ()):
         return item
     result: Object = _drop_at(item, *_CA_BUNDLES[item["kind"]])
@@ -567,7 +565,6 @@ def _drop_ca(item: Object) -> Object:
 
 
 def _drop_at(value: Any, field: str, *below: str) -> Any:
-    """Return the value without the field at a path; a path through a list means each of its items."""
     if isinstance(value, list):
         return [_drop_at(item, field, *below) for item in value]
     if not isinstance(value, dict) or field not in value:

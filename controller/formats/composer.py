@@ -175,7 +175,6 @@ class Composer:
         self._granted = self._budget.left
 
     def _value(self, event: _Event, depth: int) -> Any:
-        """Compose the node that starts with `event`, nested in `depth` containers."""
         kind = event.__class__
         if kind is ScalarEvent:
             return self._scalar(event)
@@ -355,7 +354,6 @@ def hide_colons(text: bytes) -> Hidden:
 
 
 def _unused(text: bytes) -> Iterator[str]:
-    """Yield characters that the text contains neither as such nor as an escape."""
     used = {match[0].decode() for match in _PRIVATE.finditer(text)}
     used |= {chr(int(match[1], 16)) for match in _ESCAPED.finditer(text)}
     return (chr(code) for code in _PRIVATE_USE if chr(code) not in used)
@@ -467,7 +465,6 @@ def _number(text: str) -> Any:
 
 
 def _integer(sign: str, hexadecimal: str, octal: str, binary: str, decimal: str) -> int | None:
-    """Return a signed or unsigned 64-bit integer; None if the number does not fit."""
     digits, base = next(pair for pair in ((hexadecimal, 16), (octal, 8), (binary, 2), (decimal, 10)) if pair[0])
     if len(digits.lstrip("0")) > _MOST_DIGITS:
         return None
@@ -484,7 +481,7 @@ def _decode_binary(text: str) -> str:
 
 
 def _write_float(value: float, shortest: str) -> str:
-    """Return strconv.FormatFloat(value, 'g', -1), given its shortest form, and go-yaml's names for infinity and NaN."""
+    # strconv.FormatFloat(value, 'g', -1), given its shortest form, with go-yaml's names for infinity and NaN.
     if not math.isfinite(value) or shortest.endswith("inf"):
         return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
     number = Decimal(shortest).normalize()
@@ -497,7 +494,7 @@ def _write_float(value: float, shortest: str) -> str:
 
 
 def _shortest_single(value: float) -> str:
-    """Return the shortest decimal number that is the nearest float32 of a value; 'inf' beyond float32."""
+    # 'inf' beyond float32.
     try:
         single = _as_single(value)
         forms = (f"{single:.{digits}e}" for digits in range(_SINGLE_DIGITS))

@@ -83,7 +83,7 @@ def read_json(text: str, *, strict: bool, budget: NodeBudget) -> list[tuple[int,
 
 
 def _is_within(text: str, nodes: int) -> bool:
-    """Whether JSON has at most that many nodes. Strings are removed only if that makes a difference."""
+    # Strings are removed only if that makes a difference.
     return _most_nodes(text) <= nodes or _most_nodes(_STRING("", text)) <= nodes
 
 
@@ -152,7 +152,6 @@ def _skip_gap(text: str, position: int) -> int:
 
 
 def _charge(value: Any, line: int, budget: NodeBudget) -> None:
-    """Deduct the nodes of a value from the budget, level by level."""
     level = [value]
     for _ in range(LEVELS + 1):
         budget.charge(len(level), line)
@@ -164,7 +163,7 @@ def _charge(value: Any, line: int, budget: NodeBudget) -> None:
 
 
 def _replace_lone_surrogates(value: Any) -> Any:
-    """Return the value as Go reads it: a lone surrogate becomes U+FFFD."""
+    # As Go: a lone surrogate becomes U+FFFD.
     if isinstance(value, str):
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     if isinstance(value, dict):
@@ -254,7 +253,7 @@ def end_last_line(data: bytes) -> bytes:
 
 
 def _normalize(data: bytes) -> bytes:
-    """Return a file so that libyaml splits it like kubectl, with the same line numbers."""
+    # libyaml then splits it like kubectl, with the same line numbers.
     text = _MARK_IN_BETWEEN.sub(rb"\1", _to_utf8(data))
     return _TOUCHED_SEPARATOR.sub(rb"--- ", text)
 
@@ -276,7 +275,6 @@ def _decode(data: bytes) -> str:
 
 
 def _describe(error: yaml.MarkedYAMLError, data: bytes) -> tuple[int, str]:
-    """Return the line of an error of libyaml, and its description with a remedy."""
     mark = error.problem_mark or error.context_mark
     line: int = mark.line if mark else 0
     if is_refused_nesting(error):

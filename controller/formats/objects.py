@@ -204,7 +204,7 @@ def _find_bad_string(value: Mapping[str, Any], metadata: Mapping[str, Any]) -> s
 
 
 def _find_bad_segment(value: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
-    """Return which part cannot be in a path of the API server: no client could request such an object."""
+    # No client could request such an object.
     if not _API_VERSION(value["apiVersion"]):
         return "apiVersion: must be version or group/version; correct it"
     if "/" in value["kind"]:
@@ -231,7 +231,6 @@ def _expand_all(documents: Iterable[Document]) -> Iterator[tuple[str, str, Any]]
 
 
 def _expand(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield the objects in a value and their paths in it; Lists are expanded recursively."""
     items = _items_of_list(value)
     if items is None:
         yield path, value
@@ -241,7 +240,7 @@ def _expand(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _items_of_list(value: Any) -> list[Any] | None:
-    """Return the items of a List or a typed list; None for anything else, such as a kind that merely ends in List."""
+    # A kind that merely ends in List is none.
     kind = value.get("kind") if isinstance(value, dict) else None
     if not isinstance(kind, str) or not kind.endswith("List"):
         return None
@@ -252,7 +251,7 @@ def _items_of_list(value: Any) -> list[Any] | None:
 
 
 def _inherit_kind(item: Any, parent: Mapping[str, Any]) -> Any:
-    """Return the item of a typed list (ConfigMapList) with the kind that client-go derives from the list."""
+    # As client-go derives it.
     if not isinstance(item, dict) or parent["kind"] == "List" or (item.get("kind") and item.get("apiVersion")):
         return item
     return {**item, "apiVersion": parent.get("apiVersion"), "kind": parent["kind"].removesuffix("List")}

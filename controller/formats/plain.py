@@ -197,7 +197,6 @@ class _Manifests:
         return _walk_below(self._root, folder, self._starts) if self._recursive else iter(())
 
     def _is_read(self, path: str, folder: str, *, is_deep: bool) -> bool:
-        """Return whether a refused path is read with a folder: anything in `manifests/`, a manifest elsewhere."""
         if covers(path, folder) or not is_below(path, folder):
             return covers(path, folder)
         *folders, name = path.removeprefix(f"{folder}/" if folder else "").split("/")
@@ -208,7 +207,6 @@ class _Manifests:
         return is_manifest and (is_deep or not folders)
 
     def _find_other_format(self) -> Recognized | None:
-        """Return which other format the first of the folders looks like that looks like one."""
         recognizers = (
             recognize_bundle,
             recognize_package,
@@ -223,7 +221,6 @@ class _Manifests:
         return None
 
     def _find_elsewhere(self) -> str:
-        """Return where manifests exist that are not read, and what to do; empty if there are none."""
         others = (folder for folder in walk_folders(self._root) if folder not in self._folders)
         path = next((path for folder in others for path in find_manifests(self._root, folder)), "")
         remedy = 'move it to "manifests", or remove its parent directories with git.directory or http.stripComponents'
@@ -234,7 +231,6 @@ class _Manifests:
 
 
 def _walk_below(root: Path, folder: str, excluded: Collection[str] = ()) -> Iterator[str]:
-    """Yield the subfolders of a folder by name, each before its own; neither hidden nor excluded ones."""
     for name, entry in _entries(root, folder):
         if entry.is_dir(follow_symlinks=False) and not _is_hidden(name) and name not in excluded:
             yield name
@@ -250,7 +246,6 @@ def _list_manifests(root: Path, folder: str) -> Iterator[str]:
 
 
 def _entries(root: Path, folder: str) -> list[tuple[str, os.DirEntry[str]]]:
-    """Return the entries of a folder with their paths in the tree, by name; none if it does not exist."""
     if not is_folder(root / folder):
         return []
     with os.scandir(root / folder) as entries:

@@ -196,7 +196,7 @@ def looks_like_manifest(path: Path) -> bool:
 
 @contextmanager
 def _mapped(path: Path) -> Iterator[bytes | mmap.mmap]:
-    """Provide the content of a file, which may be large and is not read into memory."""
+    # The file may be large, and is not read into memory.
     with path.open("rb") as file:
         if not path.stat().st_size:  # cannot be mapped
             yield b""
@@ -218,7 +218,6 @@ def is_in_file(pattern: re.Pattern[bytes], path: Path) -> bool:
 
 
 def _bundle_type(path: Path) -> bytes:
-    """Return the media type that annotations give; empty if they give none."""
     with _mapped(path) as text:
         for match in islice(_TYPE.finditer(text), _MOST_TYPES):
             before = text[max(0, match.start() - _LINE_BYTES) : match.start()].rpartition(b"\n")[2]

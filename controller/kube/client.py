@@ -332,7 +332,6 @@ class Transport:
         raise _read_error(reply)
 
     def _exchange(self, server: _Server, request: Request) -> urllib3.BaseHTTPResponse:
-        """Send a request and return its open reply; a write takes at most as long as the fence admits."""
         status, fence = 0, None if request.method in READING else self._fence
         with fence.admit() if fence else contextlib.nullcontext() as seconds:
             try:
@@ -348,7 +347,6 @@ class Transport:
         return reply
 
     def _reload(self, refused: _Server) -> _Server | None:
-        """Read the credentials again, unless that was just done; None if they cannot have changed."""
         with self._reloading:
             if self._server is not refused:
                 return self._server

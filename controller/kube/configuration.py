@@ -76,7 +76,7 @@ def _tune(configuration: Configuration, pool: int) -> Configuration:
 
 
 def _one_at_a_time(hook: RefreshHook) -> RefreshHook:
-    """Serialize the hook, which every request calls and which may run a plugin."""
+    # Every request calls the hook, which may run a plug-in.
     lock = threading.Lock()
 
     def _refresh(configuration: Configuration) -> None:
@@ -116,7 +116,6 @@ def _explain(error: Exception) -> str:
 
 
 def _check_context(paths: str, context: str | None) -> Mapping[str, Any]:
-    """Return the user of the context, {} if it has none; check that file, context, cluster and user exist."""
     files = _read(paths)
     name = context or _current_context(files)
     if not name:
@@ -156,7 +155,6 @@ def _find(paths: str, files: list[dict[str, Any]], kind: str, name: str) -> Mapp
 
 
 def _check_credential(paths: str, configuration: Configuration, user: Mapping[str, Any]) -> None:
-    """Raise ConfigurationError if requests would be anonymous, or a token would be sent over plain http."""
     loopback = _is_loopback(configuration.host)
     token = bool(configuration.api_key.get("BearerToken"))
     if configuration.host.startswith("http://") and not (loopback or not token):

@@ -231,7 +231,6 @@ class Discovery:
         return {kind: known} if known else {}
 
     def _may_show_more(self, snapshot: _Snapshot) -> bool:
-        """Whether kinds were added or removed since the snapshot, or so shortly before that it may lag behind."""
         is_behind = self._clock() - self._noted_at < MISS_SECONDS and self._is_older(snapshot, LAG_SECONDS)
         return self._invalid or is_behind
 
@@ -242,7 +241,6 @@ class Discovery:
         return self._snapshot or self._refresh(None)
 
     def _refresh(self, seen: _Snapshot | None) -> _Snapshot:
-        """Refresh, unless another thread has replaced the snapshot that the caller saw."""
         with self._refreshing:
             if self._snapshot is not None and self._snapshot is not seen and not self._invalid:
                 return self._snapshot
@@ -287,7 +285,7 @@ class Discovery:
 
 
 def _index(resources: Iterable[Resource]) -> Resources:
-    """Key resources by kind. If a kind is served under two names, the first counts."""
+    # If a kind is served under two names, the first counts.
     index: dict[GroupVersionKind, Resource] = {}
     for resource in resources:
         index.setdefault(resource.gvk, resource)
@@ -329,7 +327,6 @@ def _parse_walked(group: str, version: str, items: Iterable[Mapping[str, Any]]) 
 
 
 def _read_definitions(listed: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str, str], CustomKind]:
-    """Return what definitions say about the fields that are stored; items of a list have no kind."""
     defined = custom_kinds(
         [{"apiVersion": DEFINITIONS.api_version, "kind": DEFINITIONS.kind, **each} for each in listed]
     )

@@ -62,7 +62,6 @@ def _is_deep(data: bytes) -> bool:
 
 
 def _cut(data: bytes) -> bytes:
-    """Replace values that are nested deeper than `LEVELS` by null."""
     kept, depth, pieces = 0, 0, []
     for match in _STRUCTURE.finditer(data):
         mark = match[0]

@@ -126,7 +126,6 @@ class EventRecorder:
             self._series.popitem(last=False)
 
     def _repeat(self, series: _Series) -> bool:
-        """Count an Event once more; False if it no longer exists."""
         change = {"series": {"count": series.count + 1, "lastObservedTime": micro_time()}}
         try:
             self._client.merge_patch(EVENTS.path(NAMESPACE, series.name), change, metadata=True)

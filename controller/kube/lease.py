@@ -163,7 +163,6 @@ class Election:
             self._awake.clear()
 
     def _try(self) -> bool | None:
-        """Return whether this process now holds the Lease; None if that is unknown."""
         try:
             holds = self._acquire_or_renew()
         except ApiError as error:
@@ -190,7 +189,6 @@ class Election:
         self._on_lost()
 
     def _remaining(self) -> float:
-        """Return the seconds until a leader gives up."""
         return self._until - self._clock() if self._leading else self._times.renew
 
     def _pause(self) -> float:
@@ -231,7 +229,6 @@ class Election:
         return spec
 
     def _seconds(self) -> float:
-        """Return the seconds that a request may take: all that are left until the deadline."""
         return max(min(self._remaining(), self._times.renew), SHORTEST_TIMEOUT)
 
     def _read(self) -> None:
@@ -255,7 +252,6 @@ class Election:
             log.info("waiting for the Lease", extra={**self._about, "holder": holder})
 
     def _write(self) -> bool:
-        """Write the Lease as ours; False if it has changed since it was read."""
         body = self._body()
         try:
             self._see(self._request("PUT", self._path, body) if self._lease else self._create(body))
@@ -338,7 +334,6 @@ class Election:
 
 
 def _is_lease(value: Any, namespace: str, name: str) -> bool:
-    """Return whether a value is a certain Lease, whose next write can be bound to its resourceVersion."""
     if not isinstance(value, dict) or (value.get("apiVersion"), value.get("kind")) != (LEASES.api_version, LEASES.kind):
         return False
     metadata, spec = value.get("metadata"), value.get("spec") or {}

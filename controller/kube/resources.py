@@ -114,7 +114,7 @@ CLUSTER_ROLE_BINDINGS = Resource(RBAC, "v1", "ClusterRoleBinding", "clusterroleb
 
 
 def _quote(segment: str) -> str:
-    """Quote a name. What Kubernetes rejects is rejected here: `..` would address the parent of the collection."""
+    # `..` would address the parent of the collection.
     if segment in (".", "..") or "/" in segment or "%" in segment:
         raise ValueError(f'"{segment}" cannot be a name: it must not be "." or "..", or contain "/" or "%"')
     return quote(segment, safe="")

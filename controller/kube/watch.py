@@ -84,7 +84,6 @@ class Collection:
         return page.resource_version, found
 
     def _path_in(self, namespace: str) -> str:
-        """Return the path of the part in one namespace, if the collection has all namespaces."""
         if not namespace or f"/namespaces/{namespace}/" in self.path:
             return self.path
         prefix, _, plural = self.path.rpartition("/")
@@ -181,7 +180,6 @@ def read_pages(
 
 
 def _ends_list(event: Event) -> bool:
-    """Return whether this is the bookmark after the last initial event."""
     kind, value = event
     return kind == "BOOKMARK" and INITIAL_EVENTS_END in (value["metadata"].get("annotations") or {})
 
@@ -348,7 +346,6 @@ class Reflector(Generic[RecordT]):
         return has_ended or time.monotonic() > self._next_sign
 
     def _expect(self, seconds: float) -> None:
-        """Note that the thread is alive, and may be silent for so many seconds."""
         self._next_sign = time.monotonic() + seconds + GRACE_SECONDS
 
     @property
@@ -410,7 +407,6 @@ class Reflector(Generic[RecordT]):
             self._awake.clear()
 
     def _attempt(self) -> ApiError | None:
-        """Follow the collection over one stream; return the error if that fails."""
         try:
             self._follow()
         except ApiError as error:
@@ -440,7 +436,7 @@ class Reflector(Generic[RecordT]):
             self._call(self._on_failed)
 
     def _log_failure(self, error: ApiError, *, is_first: bool) -> None:
-        """Log each cause of an interruption once, since the first may not be the one that lasts."""
+        # The first cause may not be the one that lasts.
         if is_first:
             self._logged.clear()
         if str(error) not in self._logged:
@@ -467,7 +463,6 @@ class Reflector(Generic[RecordT]):
             self._watch(seconds)
 
     def _is_same(self, now: float) -> bool:
-        """Return whether the state of the cluster follows the known one, if the last stream did not end as agreed."""
         if self.last_error is None and now >= self._ends_at - 1:
             return True
         try:
@@ -499,7 +494,7 @@ class Reflector(Generic[RecordT]):
                 self._take_changes(events)
 
     def _hold(self, stream: LineStream) -> LineStream:
-        """Let `stop` and `refresh` close the stream, also if they were called before the stream was opened."""
+        # Both may be called before the stream was opened.
         self._stream, self.is_connected = stream, True
         if self._interrupted:
             stream.close()
@@ -563,7 +558,7 @@ class Reflector(Generic[RecordT]):
             self._report(self._cache.remove(record) if kind == "DELETED" else self._cache.put(record))
 
     def _learned(self, value: dict[str, Any]) -> RecordT | None:
-        """Return the known record of exactly this version, if any: every apply of ours is followed by its event."""
+        # Every apply of ours is followed by its event.
         about = value["metadata"]
         # Of a full object, a reply contains less than the event.
         known = self._cache.get((about.get("namespace", ""), about["name"])) if self._collection.metadata else None

@@ -200,7 +200,6 @@ def _connect(settings: Settings, pool: int, fence: Fence | None = None) -> Clien
 
 
 def _open_store(settings: Settings) -> ContentStore:
-    """Open the first content store that no other process uses."""
     *others, last = settings.store_folders()
     for folder in others:
         try:
@@ -278,8 +277,7 @@ def _make_builder(process: _Process) -> Builder:
 
 
 def _watch_revisions(process: _Process, watches: Watches, dispatcher: Dispatcher) -> RevisionSecrets:
-    """Create the watch of the revision store: a pass runs where status names a damaged revision."""
-
+    # A pass runs where status names a damaged revision.
     def _reconcile_damaged(deployments: Iterable[BundleDeployment]) -> None:
         for each in deployments:
             name, status = each.metadata.name, each.status
@@ -299,7 +297,6 @@ def _watch_revisions(process: _Process, watches: Watches, dispatcher: Dispatcher
 
 
 def _make_election(process: _Process, elected: threading.Event) -> Election | None:
-    """Create the election, unless it is disabled; the process exits immediately if it loses the Lease."""
     if process.fence is None:
         return None
     return Election(
@@ -366,7 +363,6 @@ def listen(settings: Settings, metrics: Metrics, probes: Probes, client: Client)
 
 
 def _listen(settings: Settings, option: str, make: Callable[[Address], Server]) -> Server | None:
-    """Return a server at the address of an option, or at a free port if the default one is in use; None: off."""
     address = parse_address(option, getattr(settings, option))
     if address is None:
         return None

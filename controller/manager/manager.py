@@ -101,7 +101,6 @@ class Manager:
         self._drain()
 
     def _act(self, stop: threading.Event) -> None:
-        """Start the workers once this process leads, then sweep until the end."""
         self.elected.wait()
         watches = self.services.watches
         # Caches may lag behind the last writes of the previous leader, such as pins.
@@ -132,7 +131,6 @@ class Manager:
             server.stop()
 
     def _log_programs(self) -> None:
-        """Find the programs, which logs each of them, and log those that are missing. Never raises."""
         try:
             with self.scratch() as scratch:
                 found = find_programs(replace(self.means, scratch=scratch))
@@ -147,7 +145,6 @@ class Manager:
 
 
 def _log_plugins() -> None:
-    """Log the plug-ins of other packages, and what is wrong with them."""
     for plugin in find_installed():
         if not plugin.is_builtin:
             about = {"plugin": plugin.name, "type": plugin.type, "package": f"{plugin.package} {plugin.version}"}

@@ -312,7 +312,6 @@ def _sum(counts: Iterable[ObjectCounts], state: str) -> int:
 
 
 def _has_problem(deployment: BundleDeployment) -> bool:
-    """Whether an alert may concern a BundleDeployment, or a person wants to know: it is not just Ready."""
     conditions = deployment.status.conditions
     is_ready = any((each.type, each.status) == (ConditionType.READY, "True") for each in conditions)
     return not is_ready or any(each.type in _PROBLEMS for each in conditions)

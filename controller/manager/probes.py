@@ -111,7 +111,6 @@ class Probes:
         return _describe(error) if error else ""
 
     def _find_problem(self) -> str:
-        """Return why the API server does not respond; empty if it does."""
         # While another thread sends a request, the last result counts.
         if self._activity.unanswered_seconds < SILENT_SECONDS:
             return ""
@@ -132,7 +131,6 @@ class Probes:
 
 
 def _describe(error: ApiError) -> str:
-    """Return why the API server does not respond; empty if it does, with an error."""
     return "" if error.status else f"the API server does not respond: {error.message}"
 
 

@@ -61,7 +61,7 @@ def _ignore(_seconds: float) -> None:
 
 
 def _record(hook: Callable[[float], None], seconds: float) -> None:
-    """Call a hook; its failure must not lose the key that is being handed out or returned."""
+    # A failure of a hook must not lose the key that is being handed out or returned.
     try:
         hook(seconds)
     except Exception:

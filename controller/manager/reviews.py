@@ -128,7 +128,6 @@ class Reviewer:
 
 
 def _keep(known: OrderedDict[_KeyT, _ValueT], key: _KeyT, value: _ValueT) -> None:
-    """Add an entry, and drop the oldest if there are too many."""
     known[key] = value
     if len(known) > KEPT:
         known.popitem(last=False)

@@ -290,7 +290,7 @@ class Server:
 
 
 def _listen(flag: str, host: str, port: int) -> socket.socket:
-    """Return a listening socket; an empty host is all addresses, of IPv4 and IPv6 where both exist."""
+    # An empty host is all addresses, of IPv4 and IPv6 where both exist.
     is_dual = not host and socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if is_dual or ":" in host else socket.AF_INET
     try:
@@ -302,7 +302,7 @@ def _listen(flag: str, host: str, port: int) -> socket.socket:
 
 
 def _first_words(error: Exception) -> str:
-    """Return the error of the operating system, without the address that the library appends."""
+    # The library appends the address.
     return (getattr(error, "strerror", None) or f"{error}").partition(" (while")[0]
 
 

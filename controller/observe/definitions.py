@@ -196,7 +196,7 @@ class StorageClasses:
         return StorageClassInfo(volume_binding_mode=known.binding_mode if known else None)
 
     def _default(self) -> _Class | None:
-        """Return the newest default class, as the API server does if there are several."""
+        # The newest one, as the API server does.
         defaults = [each for each in self.reflector.records() if each.is_default]
         return max(defaults, key=lambda each: (each.created, each.name), default=None)
 

@@ -232,7 +232,6 @@ def make_seen(manifest: dict[str, Any], shard: Shard = DEFAULT_SHARD) -> SeenDep
 
 
 def _outline(deployment: BundleDeployment, manifest: Mapping[str, Any]) -> tuple[BundleDeployment, bytes]:
-    """Return the outline of a BundleDeployment; if that is not the whole, also the whole, compressed."""
     metadata = {key: value for key, value in manifest["metadata"].items() if key != "managedFields"}
     update: dict[str, Any] = {}
     if len(marshal.dumps(manifest["spec"])) > LARGE_BYTES:
@@ -258,7 +257,6 @@ def _outline_source(source: Source) -> Source:
 
 
 def _outline_metadata(metadata: ObjectMeta) -> ObjectMeta:
-    """Return metadata without what others may have written there in any number."""
     return metadata.model_copy(
         update={
             "labels": {names.SHARD: metadata.labels[names.SHARD]} if names.SHARD in metadata.labels else {},

@@ -160,7 +160,6 @@ class _Child:
         raise RuntimeError(f"evaluating expressions in a child failed: {_describe_end(status)}")
 
     def _exchange(self, request: bytes) -> bytes:
-        """Return a line; less than that if the process ends, or does not take or give anything for too long."""
         left, answer, deadline = memoryview(request), bytearray(), time.monotonic() + WAIT_SECONDS
         while not answer.endswith(b"\n") and len(answer) < _MOST_BYTES:
             self._poll.register(self._sink, select.POLLOUT if left else 0)
@@ -267,7 +266,6 @@ class Evaluations:
                     self._changed.notify()
 
     def _next(self) -> tuple[str, ObjectKey] | None:
-        """Return the next object, with its share; None once it is stopped."""
         with self._changed:
             while not self._is_stopped:
                 while self._later and self._later[0][0] <= time.monotonic():

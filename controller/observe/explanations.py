@@ -217,10 +217,6 @@ class Explainer:
             self._wake(name)
 
     def _answer(self, question: Question) -> tuple[Verdict | None, Ends]:
-        """Return why an object is not healthy, and how often containers of its new pods have ended.
-
-        Raises: ApiError.
-        """
         record, key = question.record, question.record.key
         if key[:2] == (NAMESPACES.group, NAMESPACES.kind):
             return explain_namespace(self._client.get(NAMESPACES.path(name=key.name)).value), NO_ENDS
@@ -248,7 +244,6 @@ class Explainer:
         return list_pods(self._client, record, FEW_PODS)
 
     def _list_events(self, namespace: str, uid: str) -> list[dict[str, Any]] | None:
-        """Return the Events about an object, as far as they can be read; None if they may not."""
         selected, path = f"involvedObject.uid={uid}", _EVENTS.path(namespace)
         try:
             page = self._client.list_page(path, field_selector=selected, limit=EVENTS, max_bytes=EVENT_BYTES)
@@ -288,7 +283,6 @@ def may_explain(record: Record) -> bool:
 
 
 def _choose(questions: Sequence[Question], inquiries: Mapping[ObjectKey, _Inquiry], now: float) -> list[Question]:
-    """Return the objects to ask about now, the least recently requested first."""
     due = [each for each in questions if _due(each, inquiries) <= now]
     return sorted(due, key=lambda each: _asked(each, inquiries))
 

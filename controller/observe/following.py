@@ -237,7 +237,6 @@ def _differs(seen: Seen, now: Trace | Record | None) -> bool:
 
 
 def _owner_inputs(record: Record) -> tuple[object, ...]:
-    """Return the fields that decide whether an object may be applied."""
     owner = (record.owner, record.owner_uid, record.applied_digest, record.released_from)
     return (record.uid, record.deleting, *owner, record.controller_uid, record.marks)
 
@@ -322,7 +321,6 @@ class _Poller:
             time.sleep(self._pace.between)
 
     def _next(self) -> _Polled | None:
-        """Wait for the next object that is due, and return it; None, and no thread is left, if there is no object."""
         with self._changed:
             while self._lines:
                 now = time.monotonic()

@@ -574,7 +574,7 @@ class Projection:
 
 
 def _health_inputs(record: Record | None) -> tuple[object, ...] | None:
-    """Return the inputs of health; of a hook any change, since it may be healthy all the time."""
+    # A hook may be healthy all the time.
     if record is None:
         return None
     changes = (record.rollout, record.outdated, record.falls)
@@ -601,7 +601,6 @@ def _compare(before: Record | None, now: Record | None) -> Record | None:
 
 
 def _falls(before: Record, now: Record) -> bool:
-    """Whether a workload is not healthy any more, other than because its spec was changed."""
     if before.verdict is None or now.verdict is None:
         return False
     was_healthy, is_healthy = (each.state is State.HEALTHY for each in (before.verdict, now.verdict))
@@ -723,7 +722,6 @@ class ManagedKinds:
         return watch
 
     def _listed(self, watch: KindWatch) -> None:
-        """Let a synced watch take over from its predecessor, if it has one."""
         if before := self._registry.take_over(watch):
             before.reflector.stop()
             indexed = self._registry.indexed(watch.group_kind)
@@ -744,7 +742,6 @@ class ManagedKinds:
             self._refile(record.key, watch.reflector)
 
     def _refile(self, key: ObjectKey, reflector: Reflector[Record]) -> None:
-        """Update the index from a reflector, and notify the owners, old and new."""
         before, now = self._registry.file(key, reflector)
         urgent = _plan_inputs(before) != _plan_inputs(now)
         if urgent or _health_inputs(before) != _health_inputs(now) or self._is_heeded(before, now):
@@ -811,7 +808,6 @@ class ManagedKinds:
     # changes of what verdicts depend on
 
     def _relist(self, watch: KindWatch, *, awaited: bool = False) -> None:
-        """List a kind again, while its watch continues until the new one is synced."""
         try:
             resource = self._served.find(watch.kind) or watch.resource  # may send a request
         except ApiError:

@@ -184,7 +184,6 @@ class HealthTracker:
         return Progress(health=health, shown=shown, next_change=min(soonest, default=None), crashes=crashes)
 
     def _forget(self, keys: Iterable[ObjectKey], wanted: Container[ObjectKey]) -> None:
-        """Drop what is remembered of those of the objects that the revision does not have."""
         for key in keys:
             if key not in wanted:
                 self._healthy.discard(key)
@@ -231,7 +230,6 @@ class HealthTracker:
         return known.judge(verdict, rollout, self.inquiries.answer_on(record.key), now, self.deadline)
 
     def _is_outdated(self, record: Record, verdict: Verdict, now: float) -> bool:
-        """Whether a verdict comes from a status that is older than the spec, and that may still be written."""
         if not record.outdated or verdict.reason == ALWAYS_HEALTHY or verdict.state is State.PROGRESSING:
             self._outdated.pop(record.key, None)
             return False
@@ -255,7 +253,6 @@ class HealthTracker:
         return _Judged(key, record, verdict, self._since(key, verdict, record, now), held and not refusal)
 
     def _questions(self, judged: Iterable[_Judged], now: float, soon: float) -> Iterator[Question]:
-        """Yield the objects to ask about, also those that were asked about before."""
         most = oldest_answer(self.deadline)
         for each in judged:
             record, rollout = each.record, self._rollouts.get(each.key)
@@ -269,7 +266,6 @@ class HealthTracker:
                 yield Question(record=record, new_since=rollout.applied_at if rollout else "", most=most)
 
     def _seconds_to_hold(self, judged: _Judged, now: float) -> float | None:
-        """Return in how many seconds something may have held for long enough."""
         if outdated := self._outdated.get(judged.key):
             return outdated[1] + REPORT_SECONDS - now
         rollout = self._rollouts.get(judged.key)
@@ -300,14 +296,12 @@ class HealthTracker:
         return known.at
 
     def _seconds_to_check(self, judged: _Judged, now: float, deadline: float) -> float:
-        """Return in how many seconds a deadline expires, or is checked again; not positive for never."""
         known, left = self._applied.get(judged.key), judged.since + deadline - now
         return left if left > 0 or known is None else min(CLOCK_SECONDS, known.seen + deadline - now)
 
     def _publish(
         self, health: Health[ObjectKey], revision: str, now: float, *, lasts: bool, holds: bool
     ) -> tuple[Health[ObjectKey], float | None]:
-        """Return the health to show, and in how many seconds that may change."""
         self._fallen_since = None if health.status == "True" else self._fallen_since or now
         since = self._fallen_since
         before = self._published
@@ -335,7 +329,6 @@ def judge_object(record: Record | None, digest: str) -> Verdict:
 
 
 def _may_explain(judged: _Judged) -> bool:
-    """Whether the verdict is about the object on the cluster, not about one that was refused or not observed yet."""
     record, verdict = judged.record, judged.verdict
     if record is None or verdict.state is State.HEALTHY or not may_explain(record):
         return False

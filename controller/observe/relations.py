@@ -66,7 +66,6 @@ def find_cycle(depends_on: Mapping[str, Collection[str]], name: str) -> tuple[st
 
 
 def _way_to(name: str, dependents: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the way from one to itself, of which each is known to depend on the next."""
     way = [name, dependents[name]]
     while way[-1] != name:
         way.append(dependents[way[-1]])

@@ -318,7 +318,6 @@ class Watches:
             self._listener.deployment_changed(seen.name)
 
     def _learn_relations(self, name: str) -> set[str]:
-        """Learn what others depend on, and what may be taken over; returns the names of those that this concerns."""
         seen = self._deployments.get(name)
         dependents, parties = self._relations.put(name, _relations_of(seen) if seen else None)
         if parties:
@@ -326,7 +325,7 @@ class Watches:
         return parties | dependents
 
     def _prepare(self, outline: BundleDeployment) -> None:
-        """Watch the kinds that status names until a pass requires some, which a standby does not run."""
+        # A standby runs no passes.
         recorded = read_kinds(outline.status.managed_kinds)
         with suppress(ApiError):  # of discovery: a pass retries
             self._kinds.prepare(outline.metadata.name, recorded)
@@ -359,7 +358,7 @@ class Watches:
         self._listener.cluster_changed()
 
     def _served_kinds_changed(self) -> None:
-        """Retry the kinds that were not served: they may be now."""
+        # They may be served now.
         self._discovery.invalidate()
         reflectors: list[Reflector[Any]] = [self._deployments.reflector, *self._registry.reflectors()]
         for reflector in reflectors:

@@ -204,7 +204,6 @@ def _bound(item: Mapping[str, Any]) -> Iterator[_Grant]:
 
 
 def _holder(subject: Mapping[str, Any]) -> tuple[str, bool]:
-    """Return a subject as messages have it, and whether that is nearly everyone."""
     kind, name, namespace = (shortened(str(subject.get(field) or "")) for field in ("kind", "name", "namespace"))
     if kind == "User" and name.startswith(_ACCOUNT) and name.count(":") == _ACCOUNT.count(":") + 1:
         namespace, _, name = name.removeprefix(_ACCOUNT).partition(":")
@@ -219,7 +218,6 @@ def _holder(subject: Mapping[str, Any]) -> tuple[str, bool]:
 
 
 def _open(role: Role, *, is_bound: bool) -> Iterator[_Grant]:
-    """Yield what a role grants to holders that the bundle does not name."""
     kind, namespace, name = role.name
     where = f"in namespace {namespace}" if kind == "Role" else WHERE_BOUND
     for other in role.aggregated_to if kind == "ClusterRole" else ():
@@ -234,7 +232,6 @@ def _list(names: Sequence[str]) -> str:
 
 
 def _count(grants: Iterable[_Grant], roles: Mapping[RoleName, Role]) -> int:
-    """Return how many statements splitting all rules would give, or a larger number if counting takes too long."""
     words = sum(count_words(selector) for role in roles.values() for selector in role.selectors)
     if words * len(roles) > MAX_RIGHTS:
         return MAX_RIGHTS + 1
@@ -277,7 +274,6 @@ def make_right(who: str, verb: str, right: tuple[str, ...], where: str, *, is_pu
 
 
 def _describe(right: tuple[str, ...]) -> str:
-    """Return the resource of a right as kubectl writes it: `deployments.apps/scale`."""
     if len(right) == 1:
         return f"path {right[0]}"
     group, resource, name = right
@@ -300,7 +296,6 @@ def _unsplit(grant: _Grant, digest: str) -> Statement:
 
 
 def _unknown(grant: _Grant) -> Statement:
-    """Return the statement about a role that the bundle does not bring."""
     kind, namespace, name = grant.role
     is_everywhere = grant.where == EVERYWHERE
     is_admin = kind == "ClusterRole" and (

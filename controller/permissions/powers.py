@@ -52,7 +52,6 @@ _Brought: TypeAlias = tuple[str, str, str]
 
 
 def _find_unrestricted(spec: Mapping[str, Any], containers: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    """Yield each control that a pod lacks, with the name of the container; without one for its volumes."""
     pod = mapping(spec, "securityContext")
     for container in containers:
         own = mapping(container, "securityContext")
@@ -92,7 +91,6 @@ def _name(item: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _around(item: Mapping[str, Any], brought: Collection[_Brought]) -> Iterator[Statement]:
-    """Yield what objects other than workloads allow to pods."""
     who = name_object(item)
     if is_kind(item, "", "PersistentVolume"):
         spec = mapping(item, "spec")
@@ -226,7 +224,6 @@ def _container(pod: _Pod, container: Mapping[str, Any], where: str) -> Iterator[
 
 
 def _confinement(pod: _Pod, context: Mapping[str, Any], where: str) -> Iterator[Statement]:
-    """Yield which security context asks for less confinement than the default."""
     if context.get("runAsUser") == 0 or context.get("runAsNonRoot") is False:
         yield _power(pod.who, f"as root in {where}", verb="runs", severity=Severity.NORMAL)
     for field, what in (("seccompProfile", "seccomp"), ("appArmorProfile", "AppArmor")):
@@ -286,7 +283,6 @@ def find_all_requests(items: Iterable[Mapping[str, Any]]) -> Iterator[Statement]
 
 
 def _count(item: Mapping[str, Any]) -> int:
-    """Return how many statements the rules of an object give, if those of one are not too many to list."""
     rules = [rule for webhook in mappings(item, "webhooks") for rule in mappings(webhook, "rules")]
     rules += mappings(item, "spec", "matchConstraints", "resourceRules")
     is_concerned = is_kind(item, ADMISSION, *_OF_RULES)
@@ -356,7 +352,6 @@ def _rules(
 
 
 def _split(rule: Mapping[str, Any], most: int) -> Iterator[tuple[str, str, bool]]:
-    """Yield each operation with each resource of a rule, and whether that is sensitive."""
     if _count_resources(rule) > most:
         yield "all operations", f"resources too many to list ({digest_of_json(rule)[:19]})", True
         return
@@ -367,7 +362,6 @@ def _split(rule: Mapping[str, Any], most: int) -> Iterator[tuple[str, str, bool]
 
 
 def _lists(rule: Mapping[str, Any]) -> list[list[str]]:
-    """Return the lists of a rule, all combinations of which it matches."""
     *lists, names = (
         texts(rule.get(field)) for field in ("operations", "apiGroups", "apiVersions", "resources", "resourceNames")
     )
@@ -379,7 +373,6 @@ def _count_resources(rule: Mapping[str, Any]) -> int:
 
 
 def _selected(value: Mapping[str, Any]) -> str:
-    """Return which objects are selected, with every selector and condition in it."""
     fields = ("namespaceSelector", "objectSelector", "matchConditions", "excludeResourceRules")
     parts = [f"{field} {_json(value[field])}" for field in fields if value.get(field)]
     return shortened(f"with {', '.join(parts)}") if parts else "in all namespaces"
@@ -390,7 +383,6 @@ def _json(value: Any) -> str:
 
 
 def _server(config: Mapping[str, Any]) -> tuple[str, bool]:
-    """Return who answers for a client config, and whether that is a URL."""
     if config.get("url"):
         return str(config["url"]), True
     service = mapping(config, "service")
@@ -453,7 +445,6 @@ def _identity(who: str, verb: str, what: str) -> Statement:
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield each value with its path; the actions of one statement stay together with its resource."""
     if isinstance(value, Mapping):
         if "resource" in value and isinstance(value.get("action"), list):
             rest = {key: member for key, member in value.items() if key != "action"}

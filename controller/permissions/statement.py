@@ -175,13 +175,11 @@ def _write(rest: _Rest, verbs: Sequence[str], whats: Sequence[str]) -> Iterator[
 
 
 def _count(rest: _Rest, names: Sequence[str]) -> str:
-    """Return the kind and number of objects, with the names of some."""
     more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
     return f"{len(names)} {_cut(rest.who)} {rest.where}: {', '.join(map(_cut, names[:SHOWN_NAMES]))}{more}"
 
 
 def _word(verb: str) -> str:
-    """Return a verb, in quotes if it could be mistaken for more than one word."""
     return f'"{_cut(verb)}"' if _ODD.search(verb) else _cut(verb)
 
 

@@ -177,7 +177,7 @@ def find_checksum(text: str, url: str) -> str:
 
 
 def _read_within(url: str) -> str:
-    """Read a small file in a thread, because no timeout covers name resolution."""
+    # No timeout covers name resolution.
     answers: list[str | DownloadError] = []
 
     def read() -> None:
@@ -208,7 +208,6 @@ def _receive(url: str, destination: Path, expected: str) -> None:
 
 @contextmanager
 def _opened(url: str, seconds: float) -> Iterator[IO[bytes]]:
-    """Request a file; errors until the end of the block become a DownloadError."""
     try:
         with urllib.request.urlopen(url, timeout=seconds) as response:  # noqa: S310 -- set by the user
             yield response

@@ -256,7 +256,6 @@ class ControlPlane(Cluster):
         return urllib.request.Request(self._address + path, headers=headers)  # noqa: S310 -- our own address
 
     def _answer(self, request: urllib.request.Request | str) -> bytes | None:
-        """Return the body of a response; None if there is no response, or an error."""
         context = ssl.create_default_context(cafile=self.folder / "ca.crt")
         # Proxies in the environment are not for two processes on one machine.
         opener = urllib.request.build_opener(

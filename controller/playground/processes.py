@@ -161,7 +161,6 @@ def kill_noted(note: Path) -> None:
 
 
 def _start_time(process: int) -> str:
-    """Return the start time in clock ticks since boot; empty if it does not exist or is a zombie."""
     try:
         text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -216,7 +215,7 @@ def record_control_groups(note: Path, groups: Sequence[Path]) -> None:
 
 
 def _remove_control_group(group: Path) -> None:
-    """Remove a group with those below it, as soon as the kernel has forgotten the processes that were in them."""
+    # The kernel forgets the processes of a group only after a while.
     deadline = time.monotonic() + KILL_SECONDS
     for folder in [*sorted((path for path in group.rglob("*") if path.is_dir()), reverse=True), group]:
         while folder.exists():

@@ -34,18 +34,10 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def _call(number: int, *arguments: int | ctypes.Array[ctypes.c_char] | ctypes.Structure | None) -> int:
-    """Make a system call and return its result; structures are passed by address.
-
-    Raises: OSError.
-    """
     return _checked(_LIBC.syscall(ctypes.c_long(number), *map(_passed, arguments)))
 
 
 def _forbid_new_privileges() -> None:
-    """Disable set-user-ID programs, as the kernel requires before a thread may restrict itself.
-
-    Raises: OSError.
-    """
     _checked(_LIBC.prctl(_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), *[ctypes.c_ulong(0)] * 3))
 
 
@@ -241,7 +233,7 @@ def _refuse_from(number: int) -> list[_Code]:
 
 
 def _only_tcp() -> list[_Code]:
-    """Check the arguments of socket(family, type, protocol); an int is the lower half of its register."""
+    # An int is the lower half of its register.
     return [
         *_one_of(0, _FAMILIES),
         *_one_of(1, (socket.SOCK_STREAM,), mask=_TYPE),
@@ -251,7 +243,6 @@ def _only_tcp() -> list[_Code]:
 
 
 def _one_of(argument: int, values: tuple[int, ...], *, mask: int = 0xFFFFFFFF) -> list[_Code]:
-    """Deny the call unless an argument has one of these values."""
     compare = [(_EQUAL, len(values) - index, 0, value) for index, value in enumerate(values)]
     load = (_LOAD, 0, 0, _ARGUMENTS + _ARGUMENT_BYTES * argument)
     return [load, (_AND, 0, 0, mask), *compare, (_RETURN, 0, 0, _REFUSED)]

@@ -70,7 +70,7 @@ def _physical() -> int:
 
 
 def _limits_of_groups(processes: Path, groups: Path) -> Iterator[MemoryLimit]:
-    """Yield the limits of the control groups of this process and their parents, any of which may be the lowest."""
+    # Any of them may be the lowest.
     for line in _read(processes / "self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if not controllers:

@@ -97,7 +97,7 @@ class View:
 
 
 def _installed_with(program: Path) -> tuple[Path, ...]:
-    """Return the folders that a program needs if it has a prefix of its own: /opt/git/libexec for /opt/git/bin/git."""
+    # /opt/git/libexec for /opt/git/bin/git.
     folder = program.resolve().parent
     return (folder.parent / "lib", folder.parent / "libexec") if folder.name == "bin" else ()
 

@@ -46,7 +46,6 @@ def replace_image(image: str, rules: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _rests(name: str, prefix: str) -> Iterator[str]:
-    """Yield what follows the prefix in the name, in each of its spellings that start with it."""
     for spelling in dict.fromkeys((name, _with_registry(name))):
         if spelling == prefix or (prefix.endswith("/") and spelling.startswith(prefix)):
             yield spelling[len(prefix) :]
@@ -54,7 +53,6 @@ def _rests(name: str, prefix: str) -> Iterator[str]:
 
 
 def _split(image: str) -> tuple[str, str]:
-    """Return the name, and the tag and digest with their separators."""
     without_digest = image.partition("@")[0]
     folder, slash, last = without_digest.rpartition("/")
     name = folder + slash + last.partition(":")[0]
@@ -119,7 +117,6 @@ class ImagesProcessor:
 
 
 def _describe_unmatched(rules: Sequence[Mapping[str, Any]], found: Iterable[str], path: str) -> Iterator[str]:
-    """Yield a warning for each rule about one repository that no image is from."""
     names = sorted({_split(image)[0] for image in found})
     for index, rule in enumerate(rules):
         start = rule["from"]
@@ -149,7 +146,7 @@ def _fields_by_kind(given: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str],
 
 
 def _change_texts(value: Any, path: tuple[str, ...], change: Callable[[str], str]) -> Any:
-    """Return the value with the texts at a path changed; a path through a list means each of its items."""
+    # A path through a list means each of its items.
     if isinstance(value, list):
         items = [_change_texts(item, path, change) for item in value]
         is_same = all(new is old for new, old in zip(items, value, strict=True))

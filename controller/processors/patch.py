@@ -74,7 +74,6 @@ class PatchProcessor:
 
 
 def _count_steps(parameters: Mapping[str, Any]) -> int:
-    """Return the steps of applying a patch to one object: about one for each field, and more for an operation."""
     operations = parameters.get("json") or ()
     return len(json.dumps(parameters)) // 16 + _OPERATION_STEPS * len(operations)
 
@@ -89,10 +88,6 @@ def _check_operation(operation: Mapping[str, Any], path: str) -> list[str]:
 
 
 def _patched(item: Object, request: ProcessRequest) -> Object:
-    """Return one object with the patch applied.
-
-    Raises: BundleError (InvalidConfig).
-    """
     who, parameters, path = identify(item), request.parameters, request.path
     if (operations := parameters.get("json")) is not None:
         try:
@@ -154,7 +149,6 @@ def _parse_requirement(text: str) -> Selector:
 
 
 def _one_of(key: str, values: frozenset[str], *, excluded: bool) -> Selector:
-    """Return the selector of a label with one of the values or, if these are excluded, with another one or none."""
     if excluded:
         return lambda labels: key not in labels or labels[key] not in values
     return lambda labels: key in labels and labels[key] in values

@@ -145,6 +145,6 @@ def _is_left_out(item: Object) -> bool:
 
 
 def _may_change(item: Object) -> bool:
-    """Whether the pod template of a workload may get another digest; that of a Job is immutable."""
+    # The template of a Job is immutable.
     is_immutable = item["kind"] == "Job" and text(item, "metadata", "annotations", RECREATE) != "true"
     return not (is_immutable or _is_left_out(item))

@@ -175,7 +175,6 @@ def _merge_lists(live: list[Any], patch: list[Any], field: Field, path: str) -> 
 
 
 def _set_order(result: dict[str, Any], changes: dict[str, Any], directive: str, type_name: str, path: str) -> None:
-    """Merge the list that the directive orders, and remove both from the changes."""
     name = directive.removeprefix(_SET_ORDER)
     order, patch, live = changes.pop(directive), changes.pop(name, None), result.get(name)
     if not isinstance(order, list) or not isinstance(patch or [], list) or not isinstance(live or [], list):
@@ -194,7 +193,7 @@ def _set_order(result: dict[str, Any], changes: dict[str, Any], directive: str, 
 
 
 def _scalar_key(path: str, *lists: list[Any]) -> KeyOf:
-    """Return the function that tells scalars apart, after checking that all items are some: true is not 1."""
+    # true is not 1.
     for items in lists:
         for index, item in enumerate(items):
             if isinstance(item, dict | list):
@@ -203,7 +202,6 @@ def _scalar_key(path: str, *lists: list[Any]) -> KeyOf:
 
 
 def _retain(value: Mapping[str, Any], patch: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """Return a copy of the value with only the keys that `$retainKeys` lists, if the patch has it."""
     if _RETAIN_KEYS not in patch:
         return dict(value)
     kept = set(texts(patch, _RETAIN_KEYS))
@@ -214,7 +212,6 @@ def _retain(value: Mapping[str, Any], patch: Mapping[str, Any], path: str) -> di
 
 
 def _key_of(field: Field, path: str, *lists: list[Any]) -> KeyOf:
-    """Return the function that returns the merge key of an item, after checking that all items have it."""
     if not field.key:
         raise _problem(path, "", "the list has no merge key; patch it with json")
     for items in lists:
@@ -229,7 +226,6 @@ def _key_of(field: Field, path: str, *lists: list[Any]) -> KeyOf:
 def _apply_item_directives(
     live: list[Any], patch: list[Any], key_of: KeyOf, path: str
 ) -> tuple[list[Any], list[Any] | None]:
-    """Return the items of the object that are left, and those of the patch; None if these replace the whole list."""
     directives = [item for item in patch if _PATCH in item]
     plain = [item for item in patch if _PATCH not in item]
     if any(item[_PATCH] not in ("delete", "replace") for item in directives):
@@ -241,7 +237,6 @@ def _apply_item_directives(
 
 
 def _check_order(patch: list[Any], order: list[Any], key_of: KeyOf, path: str, directive: str) -> None:
-    """Refuse an order that lacks items of the patch, or that contradicts their order there."""
     places = {key_of(item): index for index, item in enumerate(order)}
     kept = list(filter(_is_no_directive, patch))
     found = [places.get(key_of(item), -1) for item in kept]
@@ -258,7 +253,6 @@ def _is_no_directive(value: Any) -> bool:
 
 
 def _without_directives(value: Any) -> Any:
-    """Return a new value without nulls in mappings, and without mappings that are directives."""
     if isinstance(value, dict):
         items = {key: item for key, item in value.items() if item is not None and not _is_directive(item)}
         return {key: _without_directives(item) for key, item in items.items()}

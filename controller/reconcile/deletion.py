@@ -85,7 +85,6 @@ def tear_down(context: Context) -> Requeue:
 
 
 def _report_dependents(context: Context) -> None:
-    """Report, until status says that it is being deleted, which BundleDeployments depend on it."""
     is_announced = context.status.observed_generation == context.metadata.generation
     if not is_announced and (dependents := context.services.watches.dependents(context.name)):
         context.record([note_on_dependents(dependents)])
@@ -149,7 +148,6 @@ def _remove(context: Context, teardown: Teardown, mandate: Mandate, unreadable: 
 
 
 def _left(context: Context, mandate: Mandate) -> dict[ObjectKey, Record]:
-    """Return the existing objects that revisions name or, without any revision, those that carry the marks."""
     observed = context.services.watches.managed(context.name)
     named = observed if mandate.named is None else mandate.named
     look_for_strays(context, observed, named)
@@ -160,7 +158,6 @@ def _left(context: Context, mandate: Mandate) -> dict[ObjectKey, Record]:
 
 
 def _abandon(context: Context, mandate: Mandate, hindrance: BundleError) -> Requeue:
-    """Finish without an account that may act: what the garbage collector does not delete is kept."""
     if hindrance.reason is Reason.FORBIDDEN:  # to the controller itself, not to the account
         return _fail(context, hindrance)
     observed = context.services.watches.managed(context.name)
@@ -183,7 +180,7 @@ def _fail(context: Context, error: BundleError) -> Requeue:
 
 
 def _announce(context: Context, teardown: Teardown) -> Context:
-    """Report the deletion once before the first object is deleted, since many objects take a while."""
+    # Many objects take a while to delete.
     if context.status.observed_generation == context.metadata.generation:
         return context
     return _write(context, Deletion(remaining=len(teardown.remaining)))
@@ -216,14 +213,13 @@ def _tidy_hooks(context: Context, mandate: Mandate) -> Requeue | None:
 
 
 def _finish(context: Context) -> Requeue:
-    """Delete the revisions, which were needed until now, and then remove the finalizer."""
+    # The revisions were needed until now.
     drop_revisions(context)
     _remove_finalizer(context)
     return NEVER
 
 
 def _orphans(context: Context) -> bool:
-    """Whether the objects are kept: by the spec, or by `--cascade=orphan` at the deletion."""
     return context.orphan or context.memory.deletion.orphaned
 
 
@@ -297,7 +293,6 @@ def _remove_now(context: Context, teardown: Teardown, cause: RemovalCause, user:
 
 
 def _abandon_denied(context: Context, failures: Mapping[ObjectKey, BundleError]) -> None:
-    """Abandon the objects that the account may not read, and report each once."""
     denied = {key: each for key, each in failures.items() if each.reason is Reason.FORBIDDEN}
     known = context.memory.deletion.abandoned
     _give_up(
@@ -353,20 +348,12 @@ def _explain(context: Context, awaited: Iterable[Record]) -> Explanations:
 
 
 def _write(context: Context, deletion: Deletion) -> Context:
-    """Write status if it has changed; returns the context with it.
-
-    Raises: ApiError.
-    """
     if deletion.error:
         _log(context, deletion.error)
     return context.report(deletion)
 
 
 def _remove_finalizer(context: Context) -> None:
-    """Remove our finalizer.
-
-    Raises: ApiError.
-    """
     finalizers = [finalizer for finalizer in context.metadata.finalizers if finalizer != names.FINALIZER]
     try:
         context.services.writer.set_finalizers(context.deployment, finalizers)
@@ -377,7 +364,6 @@ def _remove_finalizer(context: Context) -> None:
 
 
 def _log(context: Context, error: BundleError) -> None:
-    """Log a failure that is news; what only waits is none."""
     last = context.status.condition(ConditionType.READY)
     if error.reason.retry is not Retry.WAIT and (last is None or last.message != error.message):
         about = {"BundleDeployment": context.name, "reason": error.reason.value, "problem": error.message}
@@ -391,12 +377,11 @@ def _name(record: Record, explanations: Explanations) -> str:
 
 
 def _seconds_to_report(seconds: float) -> float:
-    """Return in how many seconds a deletion of this age is slow, or blocked."""
     due = (at - seconds for at in (SLOW_AFTER_SECONDS, BLOCKED_AFTER_SECONDS) if at > seconds)
     return next(due, BLOCKED_AFTER_SECONDS)
 
 
 def _age(context: Context) -> float:
-    """Return for how long it has taken: by the time of day, which a restart keeps, or as seen by this process."""
+    # Of both ages the greater: by the time of day, which a restart keeps, and as seen by this process.
     since = context.metadata.deletion_timestamp
     return max((context.now() - since).total_seconds() if since else 0.0, context.memory.deletion_age())

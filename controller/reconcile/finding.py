@@ -115,7 +115,6 @@ def choose(deployment: BundleDeployment, sources: Sources | None) -> str:
 
 
 def _is_renewed(context: Context, last: Revision | None, sources: Sources | None) -> bool:
-    """Whether what the spec asks for is installed, and is only resolved or rendered once more, as a user asked."""
     status, generation = context.status, context.metadata.generation
     installed = status.condition(ConditionType.INSTALLED)
     is_current = installed is not None and (installed.status, installed.observed_generation) == ("True", generation)
@@ -252,7 +251,6 @@ def seconds_to_poll(context: Context) -> float | None:
 
 
 def _may_poll(context: Context) -> bool:
-    """Whether a valid spec asks for polls, and no annotation asks for a new resolution."""
     if context.spec.pinned_revision or not any(map(is_polled, context.spec.sources)):
         return False
     if context.requested_at != context.status.last_handled_reconcile_at:
@@ -266,7 +264,7 @@ def _may_poll(context: Context) -> bool:
 
 
 def _record(context: Context, pins: tuple[SourcePin, ...]) -> Context:
-    """Write new pins and that their content is being fetched: neither may be lost if the process is killed."""
+    # Neither may be lost if the process is killed.
     status = context.status
     report = Report(
         sources=pins,
@@ -279,7 +277,6 @@ def _record(context: Context, pins: tuple[SourcePin, ...]) -> Context:
 
 
 def _sources(context: Context) -> Sources | None:
-    """Return a pin for each source; None while they are resolved."""
     spec, status, requested = context.spec, context.status, context.requested_at
     if spec.pinned_revision:  # no source is asked
         return Sources(pins=status.sources, requested_at=requested)
@@ -307,7 +304,7 @@ def _sources(context: Context) -> Sources | None:
 
 
 def _recall(context: Context) -> Sources | None:
-    """Return the pins of a kept revision of exactly this spec, which a wiped status must not change (rule 1)."""
+    # A wiped status must not change them (rule 1).
     for digest in stored.named(context):
         found = stored.read(context, digest)
         known = match_pins(context.spec, recall_pins(found.terms.pins)) if found else (None,)
@@ -319,7 +316,6 @@ def _recall(context: Context) -> Sources | None:
 
 
 def _revision(context: Context, sources: Sources) -> Revision | None:
-    """Return the revision of these pins, kept or new; None while it is built."""
     request = _request_with_config(context, sources)
     inputs = inputs_digest(request)
     # Until its kinds are known a revision is named only in memory, not in status.
@@ -371,7 +367,6 @@ def _refuse_emptiness(context: Context, made: Revision | PackedRevision) -> None
 
 
 def _tried(context: Context, ticket: str) -> str:
-    """Return the key of a failure: every change of the spec or the annotation makes a new one."""
     return f"{ticket} {context.spec_version}"
 
 
@@ -463,7 +458,6 @@ def _request_with_config(context: Context, sources: Sources) -> Request:
 
 
 def _describe_work(context: Context, purpose: str) -> str:
-    """Return what is being done for a purpose, for status."""
     if context.services.background.is_queued(context.name, purpose):
         return QUEUED
     text = context.memory.sources.progress.text
@@ -479,7 +473,6 @@ def _watch_secrets(context: Context) -> None:
 
 
 def _note_failure(context: Context, ticket: str, error: BundleError) -> BundleError:
-    """Record a failure for its retry, and log it if it is news; returns it."""
     tried = _tried(context, ticket)
     last = context.memory.retries.last(PREPARATION, tried)
     context.memory.retries.failed(PREPARATION, tried, error)
@@ -494,12 +487,10 @@ def _note_success(context: Context) -> None:
 
 
 def _cancel(context: Context) -> None:
-    """Cancel resolving and building, but not polls."""
     context.services.background.cancel(context.name, *PURPOSES)
 
 
 def _resolve(context: Context, known: Pins, cancelled: Event, build_context: BuildContext) -> Resolved:
-    """Resolve sources; for a first install, start to build before a pass asks for it."""
     status = context.status
     renews = context.requested_at != status.last_handled_reconcile_at
     if not renews:
@@ -526,7 +517,6 @@ def _build(
     *,
     known: Terms | None = None,
 ) -> Revision | PackedRevision:
-    """Build with the capabilities of now; `known` are the terms of the installed revision, which has recorded some."""
     discovery, recorded = context.services.discovery, known.custom if known else ()
 
     def _ask(kinds: Collection[Kind]) -> Mapping[Kind, CustomKind]:
@@ -549,7 +539,6 @@ def _take(
     purpose: str,
     work: Callable[[Event, BuildContext], Result],
 ) -> Result | None:
-    """Return the result of slow work; None while it is active. A failure is raised until its retry has ended."""
     name, tried = context.name, _tried(context, ticket)
     if held := context.memory.retries.holding(PREPARATION, tried):
         raise held

@@ -110,7 +110,6 @@ def _may_wait(context: Context, revision: Revision) -> bool:
 
 
 def _adds_permissions(context: Context, revision: Revision, target: Revision | None) -> bool:
-    """Whether a revision may do more than the one on the cluster; without that policy it makes no difference."""
     if context.spec.approval != "NewPermissions" or target is None or target.digest == revision.digest:
         return True
     return bool(_find_permissions(context, revision, target).added)
@@ -170,7 +169,7 @@ def _propose(proposal: _Proposal) -> Held:
 
 
 def _preview(proposal: _Proposal) -> Preview:
-    """Return what is known of a proposal; if something would prevent it, that is asked again every five minutes."""
+    # Whether something would prevent it is asked again every five minutes.
     context, target = proposal.context, proposal.target
     memory, account = context.memory, context.spec.service_account_name
     key = (proposal.revision.digest, target.digest if target else "", account, context.spec_version)
@@ -199,21 +198,18 @@ class _Proposal:
 
 
 def _proposed_before(proposal: _Proposal) -> Pending | None:
-    """Return what status says about this proposal; None if it is new."""
     before, account = proposal.context.status.pending, proposal.context.spec.service_account_name
     is_same = before is not None and before.revision == proposal.revision.digest
     return before if before and is_same and before.service_account_name == account else None
 
 
 def _is_judged(proposal: _Proposal) -> bool:
-    """Whether the process before a restart has found that nothing would prevent it."""
     before, context = _proposed_before(proposal), proposal.context
     is_same_spec = context.status.observed_generation == context.metadata.generation
     return before is not None and not before.problems and is_same_spec and context.memory.preview is None
 
 
 def _find_permissions(context: Context, revision: Revision, target: Revision | None) -> NewPermissions:
-    """Return what a revision may do and the one on the cluster may not; remembered while neither changes."""
     pair = (revision.digest, target.digest if target else "")
     known = context.memory.permissions
     if known and known[0] == pair:
@@ -268,7 +264,6 @@ def _cyclic(context: Context, known: Mapping[str, Dependency | None]) -> BundleE
 
 
 def _unready(context: Context, known: Mapping[str, Dependency | None], seen: Seen) -> BundleError | None:
-    """Return what is waited for; raises BundleError if that cannot be known, as `find_waiting` does."""
     names = context.spec.required_deployments
     waiting = [text for name in names if (text := _describe_dependency(name, known.get(name)))]
     waiting += context.services.dependencies.find_waiting(context.deployment, seen)
@@ -279,7 +274,6 @@ def _unready(context: Context, known: Mapping[str, Dependency | None], seen: See
 
 
 def _describe_dependency(name: str, dependency: Dependency | None) -> str:
-    """Return a BundleDeployment with the reason to wait for it; empty if it is ready."""
     hindrance = dependency.hindrance if dependency else MISSING
     return f'"{name}" ({hindrance})' if hindrance else ""
 
@@ -305,7 +299,6 @@ def find_dependency_cycle(context: Context) -> BundleError | None:
 
 
 def _collect(context: Context) -> dict[str, Dependency | None]:
-    """Look up what one depends on, directly or through others, breadth first; None for what does not exist."""
     known: dict[str, Dependency | None] = {}
     left = deque(context.spec.required_deployments)
     while left and len(known) < MOST:

@@ -160,13 +160,11 @@ def _waits_for_hooks(key: ObjectKey) -> bool:
 
 
 def _is_untouched(context: Context, wanted: Wanted) -> bool:
-    """Whether the installed revision is wanted, and no other one was begun to be applied that is rolled back."""
     is_installed = wanted.revision is not None and context.status.installed_revision == wanted.revision.digest
     return is_installed and (not wanted.recalled or bool(context.status.managed_state))
 
 
 def _is_done(context: Context, wanted: Wanted) -> bool:
-    """Whether the hooks of a revision have run: it is installed, and not applied again to roll another one back."""
     if wanted.revision is None or context.status.installed_revision != wanted.revision.digest:
         return False
     newest = next(iter(context.status.history), None)

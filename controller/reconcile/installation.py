@@ -148,7 +148,7 @@ def keep_installed(context: Context, revision: Revision, wanted: TargetSet) -> N
 
 
 def _compare(work: Work) -> Report:
-    """Report drift and health, and change nothing (rule 8)."""
+    # Rule 8: nothing is changed.
     report = work.report()
     survey = survey_drift(work.context, work.plan, work.options)
     return replace(
@@ -165,7 +165,6 @@ def _compare(work: Work) -> Report:
 
 
 def _find_unapplied(work: Work, survey: Survey) -> dict[ObjectKey, BundleError]:
-    """Return why objects are not as the revision has them that a pass had begun to apply, before it was paused."""
     options = work.options
     if options.installed:
         return {}
@@ -219,7 +218,6 @@ def survey_drift(context: Context, plan: Plan, options: ApplyOptions) -> Survey:
 
 
 def _execute(context: Context, plan: Plan, options: ApplyOptions) -> list[Outcome]:
-    """Execute a plan, and report the duration if something was sent."""
     started = time.monotonic()
     outcomes = context.services.applier.execute(plan, options)
     if any(outcome.tried for outcome in outcomes):
@@ -234,7 +232,6 @@ def _contested_by_hooks(context: Context) -> tuple[Contested, ...]:
 
 
 def _contested_in(outcomes: Iterable[Outcome]) -> Iterator[Contested]:
-    """Yield the objects that have another owner or are being deleted, unless they are watched as managed objects."""
     for outcome in outcomes:
         target, record = outcome.task.target, outcome.task.record
         is_held = outcome.task.action is Action.AWAIT or _collides(outcome)
@@ -247,7 +244,6 @@ def _collides(outcome: Outcome) -> bool:
 
 
 def _remember(ledger: Ledger, outcomes: Iterable[Outcome]) -> None:
-    """Record how objects were left, which Jobs have finished, and which existing Namespaces are used."""
     done = [outcome for outcome in outcomes if not outcome.error and not outcome.postponed]
     ledger.learn(outcome.record for outcome in done if outcome.record)
     ledger.drop(o.task.target.key for o in done if o.task.action is Action.NONE and not o.task.record)
@@ -308,7 +304,6 @@ def finish(work: Work, outcomes: list[Outcome]) -> Report:
 
 
 def _find_wave(work: Work, outcomes: Iterable[Outcome]) -> Wave | None:
-    """Return the wave that is being applied; None if there is only one, or all have been passed before."""
     revision, reached = work.options.wanted.revision, work.options.reached
     waves = {target.wave for target in work.options.wanted.targets}
     if len(waves) <= 1 or reached == math.inf:
@@ -338,7 +333,6 @@ def _evaluate(work: Work, outcomes: list[Outcome]) -> _Result:
 
 
 def _tidy_hooks(work: Work, result: _Result) -> HookRemains:
-    """Delete what is left of hooks that are done, and report those of other revisions that may still run."""
     context, wanted = work.context, work.options.wanted.revision
     unfinished = "" if result.applied else wanted
     # While the hooks of a pending revision are under way, the others wait.
@@ -353,7 +347,6 @@ def _tidy_hooks(work: Work, result: _Result) -> HookRemains:
 
 
 def _is_over(work: Work, outcomes: list[Outcome], waiting: list[Record], look: Look) -> bool:
-    """Whether nothing is left to do after everything was applied."""
     return (
         (not waiting or work.context.spec.prune == "Never")
         and not any(outcome.spared for outcome in outcomes)
@@ -410,7 +403,6 @@ class _Result:
 
 
 def _still_needed(work: Work) -> tuple[str, ...]:
-    """Return the revisions that every pass needs until the one that the spec asks for is installed."""
     wanted, applied = work.wanted, work.options.wanted.revision
     if wanted.held:
         return (applied, wanted.held.revision)
@@ -420,7 +412,7 @@ def _still_needed(work: Work) -> tuple[str, ...]:
 
 
 def _unsettled(context: Context, waiting: Collection[Record], *, has_remains: bool) -> str:
-    """Return the managedState while something is left to do: empty if that is to delete, which no event reports."""
+    # No event reports that something is left to delete.
     return "" if has_remains or (waiting and context.spec.prune != "Never") else context.status.managed_state
 
 
@@ -431,14 +423,12 @@ def _may_prune(work: Work, result: _Result) -> bool:
 
 
 def _is_as_left(options: ApplyOptions, look: Look) -> bool:
-    """Whether no object waits for its repair or was modified since it was compared."""
     return not any(key in options.wanted.by_key for key in options.ledger.drifted(look))
 
 
 def _kinds_to_watch(
     work: Work, waiting: Iterable[Record], observed: Mapping[ObjectKey, Record]
 ) -> set[GroupVersionKind]:
-    """Return the kinds that may have objects: those of the revision, and those of kept and skipped objects."""
     skipped = [observed[target.key] for target in work.options.wanted.skipped if target.key in observed]
     return {*work.options.wanted.kinds, *_kinds_of([*waiting, *skipped], work)}
 
@@ -571,7 +561,7 @@ def _explain(context: Context) -> Explain:
 
 
 def _trust_status(context: Context, revision: str) -> None:
-    """Believe what status says about the rollouts of a revision that this process has not seen: nothing of others."""
+    # Only what status says about rollouts is believed.
     healthy, newest = context.status.condition(ConditionType.HEALTHY), next(iter(context.status.history), None)
     tracker = context.memory.health
     tracker.was_healthy = newest is not None and (newest.revision, newest.outcome) == (revision, "Healthy")
@@ -637,7 +627,6 @@ def with_leftovers(told: Sequence[str], left: Sequence[str]) -> tuple[str, ...] 
 
 
 def _still_left(context: Context, record: Record, warning: str) -> str:
-    """Return what of a warning still holds; all of it if the object is as it was, or cannot be read."""
     if context.memory.ledger.looked_at.get(record.key) == record.resource_version:
         return warning
     kind = next((each for each in context.recorded_kinds if (each.group, each.kind) == record.key[:2]), None)

@@ -266,7 +266,6 @@ def _describe_past(context: Context, installed: Revision, older: Mapping[ObjectK
 
 
 def _is_new(context: Context, digest: str) -> bool:
-    """Whether a revision was never applied, whatever status says: it waits for approval, or is gone."""
     if context.services.revisions.is_retired(context.name, digest):
         return False
     found = stored.read(context, digest)
@@ -274,7 +273,7 @@ def _is_new(context: Context, digest: str) -> bool:
 
 
 def _applied(kept: Iterable[Revision]) -> list[Revision]:
-    """Return the revisions that may have objects; a new one that waits for approval must not name what is deleted."""
+    # A new revision that waits for approval must not name what is deleted.
     return [each for each in kept if each.terms.held != NEW]
 
 
@@ -349,13 +348,11 @@ def describe_awaited_takers(context: Context, left: Collection[ObjectKey]) -> st
 
 
 def _all_takers(context: Context) -> Iterator[BundleDeployment]:
-    """Yield those that still take from a BundleDeployment."""
     known = (context.services.watches.outline(name) for name in context.services.watches.takers(context.name))
     yield from (each for each in known if each and _still_takes(each))
 
 
 def _named_by(context: Context, taker: BundleDeployment) -> frozenset[ObjectKey] | None:
-    """Return the objects in the wanted revision of a taker; None if that is not known yet."""
     status = taker.status
     digest = status.pending.revision if status.pending else status.revision
     if not digest or status.observed_generation != taker.metadata.generation:
@@ -388,7 +385,6 @@ def _takes(services: Services, name: str) -> Exists:
 
 
 def _still_takes(taker: BundleDeployment) -> bool:
-    """Whether a taker does not have everything yet that it wants."""
     installed, generation = taker.status.condition(ConditionType.INSTALLED), taker.metadata.generation
     has_all = installed is not None and (installed.status, installed.observed_generation) == ("True", generation)
     return taker.metadata.deletion_timestamp is None and not (has_all and not taker.status.pending)

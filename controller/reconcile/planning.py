@@ -171,7 +171,6 @@ def preview_work(
 
 
 def _selectors(context: Context) -> dict[str, dict[str, Any]]:
-    """Return what selects objects in a spec, by its place."""
     found: dict[str, Sequence[HealthCheck | IgnoreRule]] = {
         "healthChecks": context.spec.health_checks,
         "drift.ignore": context.spec.drift.ignore,
@@ -197,7 +196,6 @@ def _with_hindrance(work: Work, terms: Terms) -> Work:
 
 
 def _targets(context: Context, revision: Revision, held: Collection[str]) -> TargetSet:
-    """Return the targets, without optional objects of kinds that are not served, or are `held` back all the same."""
     present = leave_out_missing(
         _target_set(context, revision),
         lambda kind: str(kind) in held or context.services.watches.served.is_missing(kind),
@@ -209,13 +207,11 @@ def _targets(context: Context, revision: Revision, held: Collection[str]) -> Tar
 
 
 def _targets_before(context: Context, revision: Revision, held: Collection[str]) -> TargetSet | None:
-    """Return the targets of the revision before; None if there is none."""
     before = stored.revision_before(context, revision.digest)
     return None if before is None or before.digest == revision.digest else _targets(context, before, held)
 
 
 def _earlier_targets(context: Context, wanted: TargetSet, others: TargetSet) -> tuple[Target, ...]:
-    """Return the targets of the revision before that may exist, and that the wanted one lacks or changes."""
     observed = context.services.watches.managed(context.name)
     ledger = context.memory.ledger
     # What is being deleted and was not left so has been pruned.
@@ -227,7 +223,6 @@ def _earlier_targets(context: Context, wanted: TargetSet, others: TargetSet) -> 
 
 
 def _is_another(target: Target, wanted: TargetSet) -> bool:
-    """Whether a revision does not have an object, or has it otherwise."""
     found = wanted.by_key.get(target.key)
     return found is None or found.digest != target.digest
 
@@ -278,7 +273,6 @@ def _options(context: Context, terms: Terms, targets: TargetSet) -> ApplyOptions
 
 
 def _wave_reached(context: Context, revision: str) -> float:
-    """Return the wave that a revision has come to; see `ApplyOptions.reached`."""
     status, newest = context.status, next(iter(context.status.history), None)
     is_replaced = newest is not None and (newest.revision != revision or newest.installed_at is None)
     if status.installed_revision == revision and not is_replaced:  # another one may have been applied in part
@@ -287,6 +281,5 @@ def _wave_reached(context: Context, revision: str) -> float:
 
 
 def _is_new(context: Context, account: Account | None) -> bool:
-    """Whether status does not say yet, and this process does not know, that an account can keep what is installed."""
     is_known = account is None or context.memory.checked_account == account or context.is_installed
     return bool(context.status.installed_revision) and not is_known

@@ -79,7 +79,6 @@ class Reconciler:
         return requeue
 
     def _begin(self, deployment: BundleDeployment) -> Context:
-        """Return the context of a new pass; failures that wait for the cluster are retried when it has changed."""
         deployment = self._services.signatures.complete(self._services.accounts.policy.complete(deployment))
         context = self._context_of(deployment)
         if self._memories.begin_pass(context.memory):
@@ -91,7 +90,6 @@ class Reconciler:
         return Context(deployment=deployment, memory=memory, services=self._services)
 
     def _act(self, context: Context) -> Requeue:
-        """Advance or tear down a BundleDeployment."""
         if context.metadata.deletion_timestamp is None:
             return self._advance(context)
         self._services.background.cancel(context.name)  # it needs no content any more
@@ -102,7 +100,6 @@ class Reconciler:
         return requeue
 
     def _advance(self, context: Context) -> Requeue:
-        """Find, plan, apply, report, and write status."""
         if context.deployment.problem:
             return _refuse_spec(context)
         # Report nothing until all objects are known.
@@ -196,11 +193,6 @@ def _install(context: Context, unkept: Report | None) -> tuple[Context, Report]:
 
 
 def _prepare(context: Context) -> Context:
-    """Set the finalizer, and poll the sources that are due.
-
-    Returns: the context with the new status.
-    Raises: ApiError.
-    """
     context = replace(context, deployment=context.services.writer.with_finalizer(context.deployment))
     if any(map(is_polled, context.spec.sources)):
         context, _ = _record_account(context)
@@ -208,7 +200,6 @@ def _prepare(context: Context) -> Context:
 
 
 def _record_account(context: Context) -> tuple[Context, BundleError | None]:
-    """Record the account before it is used; returns also why it may not be used."""
     before = context.status.account
     context, refusal = _register(context)
     if before and context.status.account != before:
@@ -239,7 +230,6 @@ def _register(context: Context) -> tuple[Context, BundleError | None]:
 
 
 def _note_generation(context: Context) -> Context:
-    """Record that this spec is older than the next account of that name, and so does not accept it."""
     used = context.status.account
     if used is None:
         return context
@@ -261,7 +251,6 @@ _OVERTAKEN = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 
 
 def _next_pass(context: Context, report: Report) -> Requeue:
-    """Return when the next pass runs: at the first of all these times."""
     due = [(seconds, cause) for seconds, cause in _times(context, report) if seconds is not None]
     after, cause = min(due, default=(None, ""))
     return Requeue(after=after, cause=cause)
@@ -308,11 +297,6 @@ def _complete(context: Context, report: Report) -> Report:
 
 
 def _publish(context: Context, report: Report) -> Context:
-    """Write the report of a pass to status, if it has changed.
-
-    Returns: the context with the new status.
-    Raises: ApiError.
-    """
     lost = stored.find_lost(context)
     stored.drop_remnants(context, lost)  # while the history still names them
     report = replace(report, poll_failure=context.memory.sources.poll.failure, lost=lost)
@@ -377,19 +361,16 @@ def _defer(context: Context, report: Report) -> Requeue | None:
 
 
 def _names_failing(report: Report) -> bool:
-    """Whether a warning is about an API group, and must be dropped when that recovers."""
     return any(map(names_failing, report.warnings or ()))
 
 
 def _shows_failure(context: Context) -> bool:
-    """Whether status reports why this spec is not installed."""
     ready = context.status.condition(ConditionType.READY)
     is_failure = ready is not None and ready.status == "False" and ready.reason != Reason.FETCHING
     return is_failure and context.status.observed_generation == context.metadata.generation
 
 
 def _awaits_change(context: Context, report: Report) -> bool:
-    """Whether the cluster must change before the BundleDeployment can be installed."""
     is_awaited = any(outcome.task.action is Action.AWAIT for outcome in report.outcomes)
     is_failure = any(waits_for_cluster(error.reason) for error in report.errors)
     return is_awaited or is_failure or bool(skipped_kinds(context.deployment, report)) or _names_failing(report)

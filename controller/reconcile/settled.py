@@ -92,7 +92,6 @@ def _look(context: Context) -> Look:
 
 
 def _repair(context: Context, look: Look) -> Sequence[Outcome] | None:
-    """Return the outcomes of repairs, none if no object has changed; None if there is more to do."""
     ledger = context.memory.ledger
     if not (ledger.complete or _is_as_recorded(context, look.records)):
         return None
@@ -107,7 +106,6 @@ def _repair(context: Context, look: Look) -> Sequence[Outcome] | None:
 
 
 def _is_as_recorded(context: Context, observed: Mapping[ObjectKey, Record]) -> bool:
-    """Whether after a restart no object has changed since status was written, and status names their kinds."""
     own = context.own_records(observed)
     is_interrupted = any(is_unfinished(record, leaves=True) for record in own)
     # A kind that is not served has no objects: status named it if it was edited, and a pass drops it again.
@@ -117,7 +115,6 @@ def _is_as_recorded(context: Context, observed: Mapping[ObjectKey, Record]) -> b
 
 
 def _managed_state(context: Context, outcomes: Sequence[Outcome], look: Look) -> str:
-    """Return the state of all objects after repairs, unless one was not repaired, or has changed since."""
     ledger = context.memory.ledger
     return ledger.managed_state if outcomes and not ledger.drifted(look) else context.status.managed_state
 

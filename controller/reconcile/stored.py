@@ -140,7 +140,6 @@ def revision_before(context: Context, wanted: str) -> Revision | None:
 
 
 def _find_before(context: Context, wanted: str) -> Revision | None:
-    """Return the newest other stored revision, unless it waits for approval and was never applied."""
     context.memory.stored.before[wanted] = ""
     for digest in digests(context):
         found = read(context, digest) if digest != wanted else None
@@ -303,7 +302,6 @@ def drop_replaced(context: Context, wanted: str) -> None:
 
 
 def _drop_proposals(context: Context, proposed: str) -> None:
-    """Delete the revisions that waited before this one: nothing else would before an installation."""
     needed = {proposed, context.status.revision, context.status.installed_revision}
     for digest in context.services.revisions.digests(context.name, context.metadata.uid):
         packed = None if digest in needed else context.services.revisions.read_packed(context.name, digest)

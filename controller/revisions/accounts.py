@@ -152,7 +152,7 @@ def _identity(used: AccountUsed) -> Identity:
 
 
 def _is_accepted(deployment: BundleDeployment, account: Account, found: Identity) -> bool:
-    """Whether a user has accepted these UIDs since. A deletion also changes the generation, and accepts nothing."""
+    # A deletion also changes the generation, and accepts nothing.
     metadata, used = deployment.metadata, deployment.status.account
     if metadata.annotations.get(names.ACCEPTED_ACCOUNT) == str(found):
         return True
@@ -262,7 +262,6 @@ def identify(client: Client, account: Account) -> Identity:
 
 
 def _find_uid(client: Client, path: str) -> str:
-    """Return the UID of an object; empty if it does not exist."""
     try:
         uid: str = client.get(path, metadata=True).value["metadata"]["uid"]
     except ApiError as error:

@@ -48,13 +48,12 @@ def refuse_downgrade(wanted: Sequence[SourcePin], installed: Iterable[SourcePin]
 
 
 def _version_of(pin: SourcePin) -> Version | None:
-    """Return the version that was signed, if one is known: the name that the range leads to may say anything."""
+    # The name that the range leads to may say anything.
     found = (pin.verified_version or pin.version) if pin.version else ""
     return parse_version(found.replace("_", "+"))
 
 
 def _place_of(pin: SourcePin) -> _Place:
-    """Return what two versions of a source have in common: kind, destination, and the name without the version."""
     name = pin.resolved.rpartition("@")[0]
     return pin.kind, pin.destination, name.removesuffix(pin.version) if pin.version else name
 
@@ -106,14 +105,13 @@ def keeps_account(spec: Spec, kept: Terms) -> bool:
 
 
 def _needs_none(spec: Spec, target: Revision | None, *, adds_permissions: bool) -> bool:
-    """Whether an upgrade needs no approval: nothing is new but what the same account may apply."""
+    # Nothing is new but what the same account may apply.
     if spec.approval != "NewPermissions" or target is None or adds_permissions:
         return False
     return _keeps_account(spec, target)
 
 
 def _keeps_account(spec: Spec, revision: Revision) -> bool:
-    """Whether a revision is applied by the account that applied it last."""
     return revision.terms.service_account_name == spec.service_account_name
 
 

@@ -175,7 +175,6 @@ def _get(client: Client, watched: ObjectReference, account: Account | None, plac
 
 
 def _text_of(manifest: Mapping[str, Any] | None, reference: ConfigReference, place: str) -> bytes | None:
-    """Return the value of a key; None if there is none."""
     data = (manifest or {}).get("data") or {}
     binary = data if reference.kind == "Secret" else (manifest or {}).get("binaryData") or {}
     if reference.key in binary:

@@ -74,7 +74,6 @@ class DependencyReader:
     def _look(
         self, deployment: BundleDeployment, index: int, resource: Resource, seen: Seen
     ) -> tuple[str, Mapping[str, Any] | None]:
-        """Return what an object is called, and the object; None if it does not exist."""
         wanted = deployment.spec.depends_on[index]
         default = deployment.spec.install_namespace or deployment.status.install_namespace
         namespace = (wanted.namespace or default) if resource.namespaced else ""
@@ -110,7 +109,6 @@ class DependencyReader:
         *,
         evaluates: bool,
     ) -> str:
-        """Return why an object is not ready; empty if it is."""
         if manifest is None:
             return MISSING
         if field(manifest, "metadata", "deletionTimestamp"):

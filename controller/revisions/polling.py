@@ -125,7 +125,6 @@ class Poller:
         return seconds if math.isfinite(seconds) else None
 
     def _drop_outdated(self, deployment: BundleDeployment, state: PollState, ticket: str) -> None:
-        """Cancel the poll for another spec, and forget its failure."""
         active = state.active
         if active and (active.ticket != ticket or deployment.spec.paused):
             self._background.cancel(deployment.metadata.name, PURPOSE)
@@ -197,7 +196,6 @@ class Poller:
 
 
 def _differ(old: SourcePin, new: SourcePin) -> bool:
-    """Whether a poll has found something else than what status records, or has checked it with other keys."""
     return (old.digest, old.keys_digest) != (new.digest, new.keys_digest)
 
 
@@ -207,12 +205,11 @@ def is_polled(source: Source) -> bool:
 
 
 def _local_state(deployment: BundleDeployment, state: PollState) -> tuple[str, int]:
-    """Return what identifies the local content, as far as changes are known."""
     return _ticket(deployment), state.local_changes
 
 
 def _shortest_interval(source: Source) -> float:
-    """Return the least time between two polls of a source, in seconds: what is younger, another one has asked for."""
+    # What is younger, another one has asked for.
     return (source.poll_interval_seconds or 0.0) * (1 - JITTER)
 
 
@@ -225,6 +222,6 @@ def _ticket(deployment: BundleDeployment) -> str:
 
 
 def _spread(uid: str, spec_digest: str) -> float:
-    """Return a factor around 1, constant for a source, so that many sources are not polled together."""
+    # Constant for a source, so that many sources are not polled together.
     share = hashlib.sha256(f"{uid} {spec_digest}".encode()).digest()[0] / 255
     return 1 + JITTER * (2 * share - 1)

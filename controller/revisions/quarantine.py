@@ -86,7 +86,7 @@ class Quarantine:
         self._open()
 
     def _open(self) -> None:
-        """Learn from the previous process, unless that is done: the disk may not have been available before."""
+        # The disk may not have been available before.
         with self._lock:
             folder = None if self._is_open else self._find_folder()
             if folder is None:
@@ -170,7 +170,6 @@ class Quarantine:
         )
 
     def _forgive(self, subject: Subject) -> None:
-        """Drop a suspicion, unless it is set aside: then it was not prepared."""
         record = self._records.get(subject.uid)
         if record and (record.crashes < CRASHES or not record.is_about(subject, self._circumstances)):
             del self._records[subject.uid]
@@ -190,7 +189,7 @@ class Quarantine:
 
     @staticmethod
     def _write(folder: Path | None, record: _Record) -> None:
-        """Write a record, whole or not at all, also if the folder was removed; ignores a disk that does not take it."""
+        # Whole or not at all; a disk that does not take it is ignored.
         if folder is None:
             return
         path = folder / _file_name(record.uid)

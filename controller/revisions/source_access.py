@@ -168,7 +168,6 @@ class SecretReader:
         return read_config_map(self._client, deployment, account, name=name, place=place, seen=seen)
 
     def _repository_of(self, source: Source) -> str:
-        """Return registry and repository of a valid source as credentials name them."""
         image, chart = source.image, source.chart
         found = chart_reference(chart.repository, chart.name) if chart else parse_reference(image.ref if image else "")
         return find_endpoint(found, self._mirrors).name
@@ -220,7 +219,7 @@ class SecretReader:
         return manifest
 
     def _check(self, deployment: BundleDeployment, account: Account, seen: Seen) -> None:
-        """Check that the account is still the recorded one: its successor's Secrets are not for these sources."""
+        # The Secrets of its successor are not for these sources.
         try:
             check_before_reading(self._client, deployment, account, seen)
         except ApiError as error:
@@ -285,7 +284,7 @@ def read_demanded(index: int, source: Source, read: Callable[[str, str, str], di
 
 
 def _read_files(place: Path, path: str) -> dict[str, bytes]:
-    """Return the content of a file, or of each file of a folder, as a mounted Secret is one."""
+    # A mounted Secret is a folder.
     try:
         files = [each for each in sorted(place.iterdir()) if each.is_file()] if place.is_dir() else [place]
         return {each.name: each.read_bytes() for each in files}

@@ -171,7 +171,7 @@ def make_stored(manifest: Mapping[str, Any]) -> StoredSecret:
 
 
 def _is_intact(entries: Iterable[Mapping[str, Any]], *, first: bool) -> bool:
-    """Whether our managedFields entry still has everything that makes a revision; wiped entries show nothing."""
+    # Wiped entries show nothing.
     found = list(entries)
     if not found:
         return True
@@ -267,7 +267,6 @@ class Quota:
                 self._being_written[tenant] -= size
 
     def _kept_by(self, tenant: str) -> list[_KeptHead]:
-        """Return the first Secret of each kept revision of a tenant, the oldest first."""
         found = []
         for item in self._list_secrets(tenant):
             text = item["metadata"].get("annotations", {}).get(BYTES, "")
@@ -355,7 +354,7 @@ class RevisionStore:
             self.recall(name, packed.digest)
 
     def _is_needed(self, name: str, uid: str) -> bool:
-        """Whether a BundleDeployment exists and is not being deleted: watches may lag behind another process."""
+        # Watches may lag behind another process.
         try:
             metadata = self._client.get(DEPLOYMENTS.path(name=name), metadata=True).value["metadata"]
         except ApiError as error:
@@ -556,7 +555,6 @@ class RevisionStore:
 
 
 def _tenant(revision: PackedRevision) -> str:
-    """Return the namespace of the account that applies a revision; empty for the controller."""
     return revision.terms.install_namespace if revision.terms.service_account_name else ""
 
 
@@ -588,7 +586,6 @@ def _refuse_large(packed: bytes) -> None:
 
 
 def _data(secret: dict[str, Any] | None, key: str) -> bytes:
-    """Return the bytes of a key; ValueError if the Secret or the key is missing, or not base64."""
     value = ((secret or {}).get("data") or {}).get(key)
     if not isinstance(value, str):
         raise ValueError(key)  # noqa: TRY004 - the data is wrong, as with bad base64
@@ -628,7 +625,7 @@ def remove_orphans(client: Client, namespace: str) -> None:
 
 
 def _is_of(metadata: Mapping[str, Any], name: str, owners: Mapping[str, str]) -> bool:
-    """Whether the BundleDeployment of a Secret exists. One that has lost its UID is damaged, but no orphan."""
+    # One that has lost its UID is damaged, but no orphan.
     uid = (metadata.get("annotations") or {}).get(names.OWNER_UID, "")
     return name in owners and uid in ("", owners[name])
 
@@ -642,7 +639,6 @@ def _restore_label(client: Client, namespace: str, metadata: Mapping[str, Any], 
 
 
 def _remove(client: Client, namespace: str, metadata: Mapping[str, Any]) -> None:
-    """Delete a Secret, unless it has changed since it was listed."""
     path = SECRETS.path(namespace, metadata["name"])
     with unless(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
         client.delete(path, uid=metadata["uid"], resource_version=metadata["resourceVersion"])

@@ -253,7 +253,6 @@ class Repository:
         return (index.releases(name, version) or [])[0]
 
     def _find(self, request: ChartRequest, version: str) -> Release:
-        """Return the release that was resolved, in case of doubt as the repository has it now."""
         for max_age in (_FETCH_AGE, 0.0):
             if releases := self._index(max_age).releases(request.name, version):
                 return releases[0]  # of equal versions
@@ -285,7 +284,6 @@ class Repository:
         return found
 
     def _ask(self, known: Index | None) -> Index:
-        """Return the index as the repository has it now, which may be the known one."""
         limits = replace(self._access.limits, compressed_bytes=INDEX_BYTES)
         wanted = Wanted(
             address=self._index_address,
@@ -322,7 +320,6 @@ class Repository:
     # charts
 
     def _read_now(self, request: ChartRequest, release: Release) -> Resolution:
-        """Return the digest of a chart that has none in the index, and pass its files on."""
         if release.url.startswith(OCI):  # of a tag, which the digest of the chart would have to be asked of
             raise self._not_in_registry(release, release.url.rpartition("/")[0])
         previous = self._access.previous
@@ -379,7 +376,7 @@ class Repository:
         return address.origin != self._index_address.origin
 
     def _gets_credentials(self, address: Address) -> bool:
-        """Return whether the server of an address gets the credentials; `_address_of` has checked its host."""
+        # `_address_of` has checked its host.
         return not self._is_elsewhere(address) or (self._passes_credentials and self._is_own_index)
 
     def _download(self, address: Address, missing: Reason = Reason.NOT_FOUND) -> Download:
@@ -424,7 +421,6 @@ class Repository:
         return known or self._check_signature(request, release, digest, self._read_provenance(release))
 
     def _read_provenance(self, release: Release) -> bytes:
-        """Download the provenance file beside a chart, which is named as Helm names it."""
         path = f"{self._access.path}.verify"
         if release.url.startswith(OCI):
             problem = f"version {quote(release.version)} is in a registry, without a provenance file"
@@ -504,7 +500,6 @@ def _is_in_registry(parameters: Mapping[str, Any]) -> bool:
 
 
 def _address(parameters: Mapping[str, Any]) -> str:
-    """Return what is asked for the chart, in normal form. Raises: ValueError with the problem and the remedy."""
     if _is_in_registry(parameters):
         return registry_address(parameters["repository"], parameters.get("name", ""))
     return repository_address(parameters.get("repository", "")).url

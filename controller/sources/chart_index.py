@@ -110,7 +110,6 @@ class Index:
 
 
 def _unpack(packed: bytes) -> Iterator[bytes]:
-    """Yield the lines of the releases of a chart, of which only a few are in memory."""
     unpacker, rest = zlib.decompressobj(), b""
     while packed or unpacker.unconsumed_tail:
         text = rest + unpacker.decompress(unpacker.unconsumed_tail or packed, _CHUNK)
@@ -189,7 +188,7 @@ def _too_much() -> TooLargeError:
 
 
 def _releases(reader: _Reader, start: yaml.Event) -> Iterator[Release]:
-    """Yield the releases of a chart; those that are none are left out, as Helm does."""
+    # As Helm does, those that are none are left out.
     for item in reader.items(start):
         found = {"version": "", "digest": "", "url": ""}
         for key, value in reader.pairs(item):
@@ -206,7 +205,7 @@ def _releases(reader: _Reader, start: yaml.Event) -> Iterator[Release]:
 
 
 def _is_release(found: Mapping[str, str]) -> bool:
-    """Whether fields are those of a release, as far as their form tells; a version is ASCII (semver.org)."""
+    # A version is ASCII (semver.org).
     if not (found["version"] and found["version"].isascii()) or any(map(_BREAKS.search, found.values())):
         return False
     return all(len(text.encode("utf-8", "surrogatepass")) <= _LONGEST[field] for field, text in found.items())
@@ -289,7 +288,7 @@ class _Input:
         return self._join_surrogates(data) if self._is_json else data
 
     def _join_surrogates(self, data: bytes) -> bytes:
-        r"""Replace the pairs of JSON (`\ud83d\ude00`), which YAML does not have; hold back what may be half of one."""
+        # YAML does not have such pairs (`\ud83d\ude00`); what may be half of one is held back.
         text, self._held = self._held + data, b""
         cut = _CUT_ESCAPE.search(text, max(len(text) - _WINDOW, 0))
         if data and cut and cut.start(1):
@@ -401,7 +400,7 @@ class SharedAnswers(Generic[Answer]):
             question.done.set()
 
     def _drop(self) -> None:
-        """Drop those that were not used for the longest time, without which the repository is asked again."""
+        # Without them, the repository is asked again.
         sizes = {key: self._size_of(slot.answer) if slot.answer else 0 for key, slot in self._slots.items()}
         total, count = sum(sizes.values()), len(sizes)
         for key, size in sizes.items():

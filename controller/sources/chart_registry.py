@@ -228,7 +228,6 @@ class RegistryRepository:
         return version, self._read_manifest(version)
 
     def _find_signer(self, manifest: bytes) -> Signer | None:
-        """Return who has signed the manifest, as `verify` asks; it contains the digest of the chart."""
         repository = f"{self._repository}/{self._parameters['name']}".removeprefix(OCI)
         return find_signer(
             self._registry, self._parameters, self._access, digest=digest_of(manifest), repository=repository
@@ -248,7 +247,7 @@ class RegistryRepository:
             yield from read_chart(spool.rewind(), self._access)
 
     def _choose(self, request: ChartRequest) -> tuple[str, bytes]:
-        """Return the version, and its manifest. A version that the spec names is asked for without a list of all."""
+        # A version that the spec names is asked for without a list of all.
         if request.is_exact:
             try:
                 return request.version, self._read_manifest(request.version)
@@ -260,7 +259,6 @@ class RegistryRepository:
         return version, self._read_manifest(version)
 
     def _versions(self, check: Check) -> Iterator[str]:
-        """Yield the versions of the chart, page by page."""
         are_any = False
         for page in read_tags(self._registry, self._access.room, check):
             are_any = are_any or bool(page)
@@ -296,7 +294,6 @@ class RegistryRepository:
         return _Chart(config=image.config, layer=layers[0])
 
     def _find_chart(self, document: Image | Index) -> Image | None:
-        """Return the artifact that is a chart: this one, or the first one in an index, perhaps beside images."""
         if isinstance(document, Image):
             return document if document.config and document.config.media_type == _CONFIG else None
         # An entry that says what it is comes before one that does not; each costs a request.

@@ -206,7 +206,6 @@ _ENTRIES = TypeAdapter(dict[str, _Entry])
 
 
 def _parse_docker(text: str, secret_type: str) -> tuple[RegistryCredentials, ...] | None:
-    """Return the entries of a configuration in either form; None if it is malformed."""
     try:
         is_new = secret_type == DOCKER_CONFIG_JSON
         entries = (_Config.model_validate_json(text).auths or {}) if is_new else _ENTRIES.validate_json(text)
@@ -254,7 +253,6 @@ def find_credentials(entries: Iterable[RegistryCredentials], name: str) -> tuple
 
 
 def _normal_key(registry: str) -> str:
-    """Return host and path prefix as Kubernetes compares them, with the name of Docker Hub that references have."""
     host, path = _split_name(_SCHEME.sub("", registry, count=1))
     path = _API_VERSION.sub("", path)
     return (HUB if host in HUB_NAMES else host) + ("" if path == "/" else path)

@@ -141,7 +141,6 @@ class SignaturePolicy:
         return source.demanding(Demanded(verification=verification, keys=found.pop().keys, problem=problem))
 
     def _with_mirrors(self, names: Sequence[str]) -> set[str]:
-        """Return names of a place, also those at the other side of a mirror."""
         found = set(names)
         for pair in self.mirrors.items():
             origin, mirror = (f"{_canonical(each.strip('/')).removesuffix('/')}/" for each in pair)
@@ -160,7 +159,7 @@ def can_be_signed(source: Source) -> bool:
 
 
 def _verification_of(source: Source) -> Verification | None:
-    """Return what the keys of an administrator can sign of a source; its Secret is only the name of a place."""
+    # Its Secret is only the name of a place.
     place = SecretReference(name="require-verified")
     cosign = signed.CosignVerification(keys=(signed.CosignKey(secret=place),))
     if source.image:

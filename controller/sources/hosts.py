@@ -312,7 +312,6 @@ def _problem(address: IPv4Address | IPv6Address, network: Network) -> str:
 
 
 def _narrowest(address: IPv4Address | IPv6Address, networks: Iterable[str]) -> int:
-    """Return the longest prefix of the networks that contain an address; -1 if none does."""
     parsed = map(ipaddress.ip_network, networks)
     return max((each.prefixlen for each in parsed if address in each), default=-1)
 
@@ -337,7 +336,7 @@ def _embedded(address: IPv6Address) -> Iterator[IPv4Address]:
 
 
 def _embedded_by_nat64(number: int) -> Iterator[IPv4Address]:
-    """Yield the address embedded after a prefix of 96, 64, 56 and 48 bits, without bits 64 to 71 (RFC 6052, 2.2)."""
+    # Without bits 64 to 71 (RFC 6052, 2.2).
     yield IPv4Address(number & 0xFFFFFFFF)
     packed = number.to_bytes(16, "big")
     without = packed[:8] + packed[9:]

@@ -240,13 +240,11 @@ class Download:
     # parts
 
     def _continuation(self, spool: Spool) -> Mapping[str, str]:
-        """Return the headers that request the rest only; none if the download cannot be resumed."""
         if not (spool.size and self._part.tag):
             return {}
         return {"Range": f"bytes={spool.size}-", "If-Range": self._part.tag}
 
     def _receive(self, response: Response, spool: Spool) -> BundleError | None:
-        """Append a body; return the error that cut it short."""
         try:
             self._align(response, spool)
             while data := response.read(_CHUNK):
@@ -336,7 +334,6 @@ def _answer(response: Response) -> Answer:
 
 
 def _validator(response: Response) -> str:
-    """Return the entity tag, else the time of the last change, as the header has it; '' if neither is usable."""
     tag, date = response.headers.get("ETag", ""), response.headers.get("Last-Modified", "")
     if _ENTITY_TAG.fullmatch(tag):
         return tag
@@ -437,7 +434,7 @@ def strip_components(entries: Iterator[Entry], count: int, limits: Limits) -> It
 
 
 def _judge(names: Iterable[str], limits: Limits) -> Refusal | None:
-    """Check names before elements are removed, which may contain ".."."""
+    # Names are checked before elements are removed, which may contain "..".
     try:
         for name in names:
             check_path(name, limits)
@@ -564,7 +561,6 @@ _BUNDLE = "application/vnd.dev.sigstore.bundle"
 
 
 def _verify_problems(parameters: Mapping[str, Any], path: str) -> list[str]:
-    """Return what is wrong with the parameter verify, starting with its field path below `path`."""
     verify, problems = parameters.get("verify") or {}, []
     try:
         parse_address(verify.get(_SIGNATURE_URL) or "https://default")
@@ -576,7 +572,7 @@ def _verify_problems(parameters: Mapping[str, Any], path: str) -> list[str]:
 
 
 def _read_signature(address: Address, parameters: Mapping[str, Any], access: Access) -> bytes:
-    """Download the signature of a file. Another origin than that of the file gets no credentials."""
+    # Another origin than that of the file gets no credentials.
     verify = parameters["verify"]
     given = verify.get(_SIGNATURE_URL)
     beside = replace(address, path=f"{address.path}{_SUFFIX_OF_SIGNATURES}")
@@ -597,7 +593,6 @@ def _read_signature(address: Address, parameters: Mapping[str, Any], access: Acc
 
 
 def _check_form(signature: bytes) -> None:
-    """Check that bytes are a signature at all, wherever they come from. Raises: SignatureError."""
     try:
         bundle = json.loads(signature)
     except (ValueError, RecursionError):
@@ -607,7 +602,6 @@ def _check_form(signature: bytes) -> None:
 
 
 def _check(spool: Spool, signature: bytes, parameters: Mapping[str, Any], access: Access) -> Signer:
-    """Return who has signed a file. Raises: BundleError (VerificationFailed, InvalidVerification)."""
     verify, path = parameters["verify"], f"{access.path}.verify"
     wanted = cosign.read_wanted(verify[_COSIGN], access.trusted.data, f"{path}.{_COSIGN}")
     with checking(path, "", "the bundle is not accepted: "):
@@ -654,7 +648,6 @@ def _parse(parameters: Mapping[str, Any], access: Access) -> Address:
 
 
 def _name(address: Address) -> str:
-    """Return the name of a file with its suffix in lower case, as formats look for it."""
     stem, dot, suffix = address.name.rpartition(".")
     return f"{stem}{dot}{suffix.lower()}"
 

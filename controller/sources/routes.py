@@ -78,7 +78,6 @@ def find_route(
 
 
 def _check(subject: str, location: Location, network: Network, proxy: Proxy, *, plain: bool) -> None:
-    """Refuse a server that a proxy must not be asked for."""
     name = plain_name(location.host)
     if plain:
         raise _refused(subject, location, proxy, "plain http is allowed only to loopback addresses", "use https")

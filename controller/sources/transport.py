@@ -306,7 +306,6 @@ class _SecurePool(urllib3.HTTPSConnectionPool):
     ConnectionCls = _SecureConnection
 
     def _validate_conn(self, conn: Any) -> None:
-        """Connect without a warning about certificates that the user chose not to verify."""
         if conn.is_closed:
             conn.connect()
 
@@ -548,7 +547,6 @@ class Transport:
         return state.attempt_number >= _ATTEMPTS or state.upcoming_sleep > time_to_wait
 
     def _hurry(self, detour: Detour | None) -> None:
-        """Set how long the next request may take: at another host, only until failures there are reported."""
         self._guard.until = detour.until if detour else self._access.deadline
         self._pace = Pace(self._access.network, until=detour.until) if detour else self._own_pace
 
@@ -602,7 +600,6 @@ class Transport:
     # the watcher
 
     def _watch(self) -> None:
-        """Cut the connections once the call must end: reading from a server then fails, and `check` says why."""
         while not self._done.wait(_TICK):
             if self._access.cancelled.is_set() or time.monotonic() >= self._access.deadline:
                 self._guard.cut()
@@ -632,7 +629,6 @@ class _Request:
 
 
 def _shown(error: BundleError, place: Place) -> BundleError:
-    """Return an error as the user may see it; the log may contain all of it."""
     if place.is_elsewhere:
         log.debug("redirected request failed", extra={"host": place.host, "problem": error.message})
     return place.show(error)

@@ -155,7 +155,6 @@ def range_problems(text: str, path: str) -> list[str]:
 
 
 def _rewrite_hyphens(text: str) -> str:
-    """Replace each `a - b` by two comparisons."""
     result = text
     for found in _HYPHEN.finditer(text):
         low, high = found[1], found[2 + _GROUPS_OF_VERSION - 1]
@@ -373,13 +372,11 @@ def similar(name: str, names: Iterable[str], check: Check = proceed) -> list[str
 
 
 def _parts(name: str) -> tuple[Counter[str], Counter[str]]:
-    """Return how often a name has each letter, and each pair of letters."""
     text = f" {name.lower()} "
     return Counter(text), Counter(map(add, text, text[1:]))
 
 
 def _share(one: Counter[str], other: Counter[str]) -> float:
-    """Return the share that two have in common: 1 if they are equal."""
     return 2 * (one & other).total() / (one.total() + other.total())
 
 

@@ -165,7 +165,6 @@ def _installed(deployment: BundleDeployment, report: Report) -> Finding:  # noqa
 
 
 def _kept_instead(deployment: BundleDeployment, report: Report) -> BundleError | None:
-    """Return why another revision than the one that the sources lead to is on the cluster, or is to be."""
     if report.held:
         return report.held.error
     rollback = rollback_after(deployment, report)
@@ -212,14 +211,12 @@ def _before(deployment: BundleDeployment) -> str:
 
 
 def _in_part(deployment: BundleDeployment, report: Report) -> str:
-    """Name the wanted revision while another one is installed: some of its objects are applied already."""
     if deployment.status.installed_revision in ("", report.wanted) or not report.wanted:
         return ""
     return f"revision {short(report.wanted)} is only partly applied: "
 
 
 def _awaited(error: BundleError, report: Report) -> str:
-    """Return what a wave that waits is waiting for, as often as health is shown anew."""
     shown = report.progress.shown.awaited if report.progress else ""
     return f": {shown}" if shown and error.reason is Reason.WAITING_FOR_WAVE else ""
 
@@ -231,7 +228,6 @@ def _retained(deployment: BundleDeployment, report: Report) -> str:
 
 
 def _handed_over(report: Report) -> str:
-    """Return how many objects others have taken over, and who; empty if none has."""
     counts = Counter(report.handed_over.values())
     told = [f"{count} to {names.KIND} {quote(taker)}" for taker, count in sorted(counts.items())]
     return f"; handed over: {', '.join(told)}" if told else ""
@@ -261,7 +257,6 @@ def _ready(deployment: BundleDeployment, hindrance: Finding | None, report: Repo
 
 
 def _work(deployment: BundleDeployment, hindrance: Finding | None, report: Report) -> list[Finding]:
-    """Return Reconciling while work continues or an event is awaited, Stalled if a person must act."""
     is_current = report.applied and not (report.failure or report.fetching)
     pending = []
     if report.is_renewed:
@@ -319,7 +314,6 @@ def _drifted(deployment: BundleDeployment, report: Report) -> list[Finding]:
 
 
 def _strays(deployment: BundleDeployment, report: Report) -> list[Finding]:
-    """Return Drifted for objects with the marks of the BundleDeployment that no revision names."""
     if report.strays is None:
         last = deployment.status.condition(ConditionType.DRIFTED)
         return [_finding(last)] if last and last.reason == Reason.STRAYS else []
@@ -330,7 +324,6 @@ def _strays(deployment: BundleDeployment, report: Report) -> list[Finding]:
 
 
 def _worst(errors: Iterable[BundleError | None]) -> BundleError | None:
-    """Return the first of the most severe failures; its message counts the others."""
     found = list({(error.reason, error.message): error for error in errors if error}.values())
     if not found:
         return None

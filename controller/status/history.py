@@ -61,14 +61,12 @@ def choose(entries: Iterable[HistoryEntry], current: Collection[str], limit: int
 
 
 def _is_begun(after: Status, report: Report) -> bool:
-    """Whether the desired revision is, or was just, applied at least in part."""
     is_applying = bool(after.managed_kinds and not after.managed_state)
     is_applied = report.applied and report.wanted == report.revision == after.revision
     return bool(after.revision) and (is_applying or (is_applied and after.installed_revision == after.revision))
 
 
 def _begin(deployment: BundleDeployment, report: Report, after: Status, now: datetime) -> tuple[HistoryEntry, ...]:
-    """Return the history with an entry for the desired revision first; an older one of the same revision is dropped."""
     before = deployment.status
     earlier = list(before.history or _recall(before))
     known = next((each for each in earlier if each.revision == after.revision), None)
@@ -90,7 +88,6 @@ def _end(entry: HistoryEntry, deployment: BundleDeployment, after: Status, *, is
 
 
 def _recall(status: Status) -> list[HistoryEntry]:
-    """Return the entry of a revision that was installed before there was a history."""
     if not status.installed_revision:
         return []
     healthy = status.condition("Healthy")
@@ -198,7 +195,6 @@ def digest_of_pins(pins: Iterable[SourcePin]) -> str:
 
 
 def _find_failed(deployment: BundleDeployment, report: Report, now: datetime) -> tuple[str, BundleError] | None:
-    """Return the digest of an upgrade that has failed, and why."""
     failure = report.failure
     is_before = failure is not None and failure.reason is Reason.HOOK_FAILED and report.wanted != report.revision
     if failure and is_before and report.wanted and _may_roll_back(deployment.spec, deployment.status):
@@ -211,7 +207,6 @@ def _find_failed(deployment: BundleDeployment, report: Report, now: datetime) ->
 
 
 def _find_upgrade(deployment: BundleDeployment, report: Report) -> HistoryEntry | None:
-    """Return the entry of an upgrade whose outcome is not known yet, or not any more; None if there is none."""
     if report.held or not _may_roll_back(deployment.spec, deployment.status):
         return None
     entry = next(iter(deployment.status.history), None)

@@ -256,7 +256,6 @@ def _note_on_pause(before: Status, after: Status) -> list[Note]:
 
 
 def _drift_in(status: Status) -> Condition | None:
-    """Return the condition about modified objects; strays have an Event of their own."""
     found = status.condition(ConditionType.DRIFTED)
     return None if found and found.reason == Reason.STRAYS else found
 
@@ -268,7 +267,6 @@ def _note_on_drift(last: Condition | None, now: Condition | None) -> list[Note]:
 
 
 def _note_on_pods(before: Status, after: Status) -> list[Note]:
-    """Return one Event for all objects whose pods do not run, as was not known before, unless that of Ready says so."""
     ready = after.condition(ConditionType.READY)
     if ready and ready.reason in _FAILED:
         return []

@@ -194,7 +194,6 @@ def list_some(items: Iterable[object], most: int = NAMED) -> str:
 
 
 def _list(named: Sequence[str], count: int) -> str:
-    """Return the texts of some of so many items, and how many more there are."""
     more = f" and {count - len(named)} more" if count > len(named) else ""
     return ", ".join(named) + more
 

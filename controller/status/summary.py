@@ -114,13 +114,11 @@ def _after_report(deployment: BundleDeployment, report: Report, now: datetime) -
 
 
 def _wave(report: Report, wanted: str, status: Status) -> Wave | None:
-    """Return the wave that is being applied, also of a revision that waits in the middle of them."""
     wave = report.wave or status.wave
     return None if report.applied or wave is None or wave.revision != wanted else wave
 
 
 def _pending(report: Report, status: Status) -> Pending | None:
-    """Return what waits for approval; while another revision is being made, what waited before."""
     if report.held is None:
         return status.pending if report.fetching else None
     return report.held.pending
@@ -167,7 +165,6 @@ def _strays(keys: Iterable[ObjectKey]) -> tuple[Stray, ...]:
 
 
 def _lasting(deployment: BundleDeployment, report: Report, now: datetime) -> tuple[str, ...]:
-    """Return the warnings of the last apply that still count: those about an upgrade that was made do not for long."""
     status = deployment.status
     entry = next(iter(status.history), None)
     is_old = entry and entry.installed_at and (now - entry.installed_at).total_seconds() >= UPGRADE_WARNING_SECONDS

@@ -124,5 +124,5 @@ def may_write(deployment: BundleDeployment, shown: BundleDeployment, shard: Shar
 
 
 def _are_equal(one: Status, other: Status) -> bool:
-    """Whether two statuses are the same JSON; those that are equal as values, as most are, are not converted to it."""
+    # Those that are equal as values, as most are, are not converted to JSON.
     return one == other or dump(one) == dump(other)

@@ -106,7 +106,6 @@ class Guard:
 
 
 def _split(host: str) -> tuple[str, str]:
-    """Return name and port of a Host header, the name in lower case and without brackets."""
     if host.startswith("["):
         name, _, port = host[1:].partition("]")
         return name.lower(), port.removeprefix(":")

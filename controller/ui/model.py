@@ -180,7 +180,6 @@ def make_steps(deployment: BundleDeployment) -> list[Step]:
 
 
 def _step(title: str, condition: Condition | None, *, is_done: bool, time: str = "", facts: Sequence[str]) -> Step:
-    """Return a step about which a condition says something, or else only whether it is done."""
     if condition is None or condition.reason == Reason.NOT_INSTALLED:
         return Step(title=title, state="done" if is_done else "none", time=time, facts=tuple(facts))
     is_true = condition.status == "True"

@@ -114,8 +114,6 @@ _Handle = Callable[[Site, Request], Awaitable[Response]]
 
 
 def _handler(site: Site, handle: _Handle) -> Callable[[Request], Awaitable[Response]]:
-    """Return a handler with what is known of a failure as its reply, and nothing of what is not."""
-
     async def _run(request: Request) -> Response:
         try:
             return await handle(site, request)
@@ -136,8 +134,6 @@ def _fail(status: HTTPStatus, message: str) -> JSONResponse:
 
 
 def _guarded(app: ASGIApp, guard: Guard) -> ASGIApp:
-    """Return an application that refuses what the guard refuses, with the headers of every reply."""
-
     async def _call(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await app(scope, receive, send)
@@ -183,7 +179,6 @@ async def _stream(site: Site, request: Request) -> Response:
 
 
 async def _beating(events: AsyncIterator[tuple[str, str]]) -> AsyncIterator[str]:
-    """Yield events as they are sent; a comment where there has been none for a while."""
     silent = 0.0
     async for kind, data in events:
         if kind:
@@ -195,7 +190,6 @@ async def _beating(events: AsyncIterator[tuple[str, str]]) -> AsyncIterator[str]
 
 
 async def _row_events(site: Site) -> AsyncIterator[tuple[str, str]]:
-    """Yield the contact and the rows, and then what changes of them; an empty event for each look."""
     contact, known, seen = "", dict[str, int](), -1
     while True:
         if (now := json.dumps(site.board.contact())) != contact:
@@ -213,7 +207,6 @@ async def _row_events(site: Site) -> AsyncIterator[tuple[str, str]]:
 
 
 async def _detail_events(site: Site, name: str) -> AsyncIterator[tuple[str, str]]:
-    """Yield the contact and one BundleDeployment, and both again when they change; an empty event for each look."""
     contact, sent, seen, offers, waited = "", "", 0, "", DETAIL_SECONDS
     with site.board.viewing(name) as view:
         while True:
@@ -248,7 +241,6 @@ async def _show_yaml(site: Site, request: Request) -> Response:
 
 
 def _find(board: Board, name: str, uid: str) -> Manifest | None:
-    """Return an object, which may have to wait for the API server; without a uid, the BundleDeployment."""
     if not uid:
         return board.find(name)
     view = board.view(name)

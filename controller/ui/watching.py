@@ -144,7 +144,6 @@ class Board:
             view.note()
 
     def _make_rows(self) -> None:
-        """Make the rows of what has changed; what changes again before its turn comes is made once."""
         while True:
             with self._woken:
                 self._woken.wait_for(lambda: self._changed or self._stopping)
@@ -354,7 +353,6 @@ class View:
             reflector.stop()
 
     def _read_store(self, deployment: BundleDeployment, notes: list[str]) -> tuple[str, FindDrift | None]:
-        """Return what finds drift, which is read once for each installed revision."""
         digest = deployment.status.installed_revision
         known, at, find = self._store
         if known != digest or (find is None and digest and time.monotonic() - at > STORE_SECONDS):

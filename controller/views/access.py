@@ -354,7 +354,6 @@ def _shown(choice: Choice) -> tuple[object, ...]:
 
 
 def _decision(verb: str, choice: Choice) -> Mapping[str, Any]:
-    """Return the fields of the spec that change; None removes one."""
     spec, digest = choice.deployment.spec, choice.digest
     if verb == "deny":
         withdrawn = {"approvedRevision": None, "approvedServiceAccountName": None}

@@ -245,7 +245,6 @@ def write(comparison: Comparison, key: bytes, *, colors: bool) -> Iterator[str]:
 
 
 def _by_wave(objects: Sequence[Difference]) -> list[tuple[Difference, int | None]]:
-    """Return objects with the waves in which they are applied, the lowest first; None if all have the same one."""
     shown = {each.key: manifest for each in objects if (manifest := each.after or each.before)}
     waves = find_waves(shown.values())
     if len(set(waves.values())) <= 1:
@@ -320,7 +319,7 @@ def _compare_between(before: Sequence[str], after: Sequence[str]) -> list[diffli
 
 
 def _append(blocks: list[difflib.Match], block: difflib.Match) -> None:
-    """Append a block, or make the last one longer if nothing is between them: hunks end at long blocks only."""
+    # Hunks end at long blocks only.
     last = blocks[-1]
     if (last.a + last.size, last.b + last.size) == (block.a, block.b):
         blocks[-1] = difflib.Match(last.a, last.b, last.size + block.size)
@@ -329,7 +328,7 @@ def _append(blocks: list[difflib.Match], block: difflib.Match) -> None:
 
 
 def _find_anchors(before: Sequence[str], after: Sequence[str]) -> list[difflib.Match]:
-    """Return lines that are once in each text, as many as are in the same order in both (a patience diff)."""
+    # A patience diff.
     counts = Counter(before), Counter(after)
     places = {line: index for index, line in enumerate(after) if counts[0][line] == counts[1][line] == 1}
     common = [(index, places[line]) for index, line in enumerate(before) if line in places]
@@ -360,7 +359,6 @@ def _compare(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
 
 
 def _range(start: int, end: int) -> str:
-    """Return the lines of a hunk as unified diffs have it."""
     count = end - start
     return f"{start + 1}" if count == 1 else f"{start + (count > 0)},{count}"
 

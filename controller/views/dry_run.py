@@ -238,7 +238,6 @@ class DryRun:
             return True  # as long as nobody says that it does not
 
     def _find_givers(self) -> Iterator[Giver]:
-        """Yield the BundleDeployments that objects are taken over from; whom the user may not read gives nothing."""
         for reference in self._deployment.spec.take_over:
             try:
                 value = Deployments(self._client).get(reference.name)
@@ -296,7 +295,7 @@ class DryRun:
         return [lack_of(missing, user.name, bundle).message] if missing else []
 
     def _is_idle(self, target: Target, difference: Difference) -> bool:
-        """Whether it is the install namespace, which only has to exist."""
+        # It only has to exist.
         is_there = difference.change is Change.NONE or bool(self._deployment.status.installed_revision)
         return target.bare and is_there
 
@@ -306,7 +305,7 @@ class DryRun:
         return {*self._targets.kinds, *read_kinds(self._deployment.status.managed_kinds)}
 
     def _list(self, kind: GroupVersionKind) -> dict[ObjectKey, Manifest]:
-        """Return the objects of a kind that have our label; none if they may not be listed: then each is read."""
+        # If they may not be listed, each is read.
         resource = self._discovery.resource(kind) if self._deployment.metadata.uid else None
         if resource is None:
             return {}
@@ -336,7 +335,7 @@ class DryRun:
             )
 
     def _name_installed(self) -> Collection[ObjectKey]:
-        """Return the objects that the installed revision names; none if it is not known: then marks alone count."""
+        # If it is not known, marks alone count.
         if self._installed is None:
             return ()
         return name_objects([self._installed], self._discovery.is_namespaced, orphan=self._orphan)
@@ -360,7 +359,6 @@ class DryRun:
         return _difference(target, Change.REFUSED, None, None, f"the cluster does not serve {target.kind}")
 
     def _create(self, target: Target, resource: Resource) -> Difference:
-        """Compare an object that has not our label: most do not exist."""
         try:
             reply = self._apply(target, resource, self._make_body(target, None), force=False)
         except ApiError as error:
@@ -429,7 +427,6 @@ class DryRun:
     def _split_taken(
         self, target: Target, resource: Resource, live: Manifest, body: Manifest, taken: Tree
     ) -> tuple[Tree, Tree]:
-        """Return what goes with the adoption of an object, and what the API server keeps of it without a refusal."""
         without = pruned(live, taken)
         fields = [name for name in without if name not in ("apiVersion", "kind", "metadata", "status")]
         changes = [{"op": "replace", "path": f"/{name}", "value": without[name]} for name in fields]
@@ -455,7 +452,6 @@ class DryRun:
         return self._client.apply(path, body, manager=self._manager, force=force, dry_run=True, metadata=False)
 
     def _make_body(self, target: Target, live: Manifest | None) -> Manifest:
-        """Return an object as it is sent; ignored fields keep their values, unless it is created."""
         if target.bare:
             return target.manifest
         ignored = (
@@ -496,7 +492,6 @@ class DryRun:
     def _make_way(
         self, target: Target, resource: Resource, live: Manifest | None, failure: ApplyFailure
     ) -> Difference | None:
-        """Return the difference if dropped objects make way for one that is refused."""
         records = {key: project(value, key.group, key.kind) for key, value in self._live.items()}
         older = self._name_installed() or records
         dropped = find_dropped(target.key, self._targets.by_key, older, records, self._owner, orphan=self._orphan)
@@ -519,7 +514,6 @@ class DryRun:
         return classify(error, target.key, install_namespace=self._options.install_namespace)
 
     def _try_elsewhere(self, target: Target, resource: Resource) -> Difference:
-        """Compare an object whose namespace the bundle brings; whether it is valid is found out in another one."""
         body = self._make_body(target, None)
         body = {**body, "metadata": {**body["metadata"], "namespace": _ANY_NAMESPACE}}
         try:
@@ -559,14 +553,12 @@ class DryRun:
         return self._overlay(target, live, "computed, since you may not apply it")
 
     def _overlay(self, target: Target, live: Manifest, note: str, manager: str = "") -> Difference:
-        """Compare by computing; `manager` is the one that applied the object before, if it is not ours."""
         after = overlay(live, self._make_body(target, live), manager or self._manager)
         return _difference(target, Change.CHANGED, live, after, note)
 
     # beside the objects
 
     def _inspect(self, difference: Difference) -> Difference:
-        """Return a difference; if it is an unsafe change of a CustomResourceDefinition, as refused."""
         if difference.key[:2] != _CRD or difference.change is not Change.CHANGED:
             return difference
         target = self._targets.by_key[difference.key]
@@ -582,7 +574,6 @@ class DryRun:
 
 
 def _why_untried(task: Task) -> tuple[str, str] | None:
-    """Return why a dry run would be refused that the controller prepares for, and whose apply is replaced then."""
     if task.action is Action.TAKE_OVER and task.record:
         owner = task.record.owner
         return f'taken over from BundleDeployment "{owner}"; computed', names.field_manager(owner)
@@ -592,7 +583,6 @@ def _why_untried(task: Task) -> tuple[str, str] | None:
 
 
 def _difference(target: Target, change: Change, before: Any, after: Any, note: str = "") -> Difference:
-    """Return a difference of an object; none if it is equal on both sides."""
     old, new = clean(before) if before else None, clean(after) if after else None
     if change is Change.CHANGED and old == new:
         change, old, new, note = Change.NONE, None, None, ""
@@ -650,7 +640,6 @@ def _merge_lists(live: list[Any], ours: list[Any], owned: Mapping[str, Any], pat
 
 
 def _nodes_of(live: Sequence[Any], owned: Mapping[str, Any]) -> dict[int | None, Mapping[str, Any]]:
-    """Return the nodes that a tree has for the items of a list, by their places."""
     unclaimed = UnclaimedItems(live)
     named = ((unclaimed.claim(json.loads(name[2:])), node) for name, node in owned.items() if name.startswith("k:"))
     return {place: node for place, node in named if place is not None}

@@ -374,7 +374,6 @@ def grow(
 
 
 def _is_left(value: Mapping[str, Any]) -> bool:
-    """Whether a ReplicaSet only remembers an earlier rollout."""
     return value["kind"] == "ReplicaSet" and not mapping(value, "spec").get("replicas")
 
 

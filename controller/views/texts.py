@@ -170,7 +170,6 @@ def to_table(heading: Sequence[str], rows: Iterable[Sequence[Cell]], *, least: i
 
 
 def _plain(cell: Cell) -> Painted:
-    """Return a cell on one line, with control characters escaped."""
     return Painted(one_line(cell), Color.NONE) if isinstance(cell, str) else Painted(one_line(cell.text), cell.color)
 
 

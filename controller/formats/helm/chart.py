@@ -98,7 +98,7 @@ def read_rules(text: bytes) -> Ignores | None:
 
 
 def _is_ignored(path: str, rules: list[_Rule], *, is_folder: bool) -> bool:
-    """Return what Helm's ignore.Rules says of a path: a negated rule ignores everything that it does not match."""
+    # As Helm's ignore.Rules: a negated rule ignores everything that it does not match.
     for rule in rules:
         is_match = (is_folder or not rule.only_folders) and bool(rule.matches(path))
         if is_match != rule.is_negated:
@@ -135,7 +135,6 @@ def _compile(pattern: str) -> Callable[[str], object]:
 
 
 def _tokens(pattern: str) -> Iterator[str]:
-    """Yield a regular expression for each element of a pattern, and `*`."""
     position = 0
     while position < len(pattern):
         match = _TOKEN.match(pattern, position)
@@ -168,7 +167,7 @@ def refuse_foreign_references(folder: Path, chart: str) -> None:
 
 
 def _find_references(text: bytes, place: str) -> list[tuple[str, str]]:
-    """Return the references that lead outside a schema; both values of a duplicate key count."""
+    # Both values of a duplicate key count.
     found: list[tuple[str, str]] = []
     try:
         json.loads(text.decode("utf-8-sig", "replace"), object_pairs_hook=lambda pairs: found.extend(_foreign(pairs)))
@@ -311,7 +310,6 @@ def _find_charts(tree: ContentTree, limits: Limits) -> Iterator[Chart]:
 
 
 def _above(folder: str) -> Iterator[str]:
-    """Yield the folders around a folder, outermost first: the root is the empty one."""
     names = folder.split("/")
     return ("/".join(names[:depth]) for depth in range(len(names) if folder else 0))
 
@@ -360,7 +358,7 @@ def _entries_of_folder(folder: Path, chart: Chart) -> Iterator[Entry]:
 
 
 def _without_ignored(items: Iterable[Item], ignores: Ignores) -> Iterator[Item]:
-    """Yield the files and folders that Helm would read, without the rules: no rule is left to apply."""
+    # Without the rules themselves: none is left to apply.
     skipped: str | None = None
     for item in items:
         if skipped is not None and item.path.startswith(skipped):
@@ -373,7 +371,6 @@ def _without_ignored(items: Iterable[Item], ignores: Ignores) -> Iterator[Item]:
 
 
 def _entries_of_archive(stream: Readable, limits: Limits) -> Iterator[Entry]:
-    """Yield the files of a packaged chart, without their common folder, and all else with a `refusal`."""
     for entry in read_tar(stream, limits):
         if entry.kind is EntryKind.DIRECTORY:
             continue
@@ -397,7 +394,6 @@ def _judge(entry: Entry, limits: Limits) -> Refusal | None:
 
 
 def _unpack_dependencies(entries: Iterable[Entry], limits: Limits, depth: int) -> Iterator[Entry]:
-    """Yield entries, with packaged dependencies replaced by their files."""
     for entry in entries:
         if entry.refusal or entry.data is None or not _PACKED_DEPENDENCY.fullmatch(entry.path):
             yield entry

@@ -125,12 +125,10 @@ def _pieces(line: str, end: int, scalars: Iterable[str]) -> Iterator[str]:
 
 
 def _is_blank(scalar: str) -> bool:
-    """Return whether the start of a long value is too blank to find it by."""
     return len(scalar) > _READ and len(collapse(scalar[:_READ])) < _LEAST
 
 
 def _forms(scalar: str) -> Iterator[tuple[str, bool]]:
-    """Yield the forms of a value in a one-line message: as it is, and as Go quotes it."""
     beginning = scalar[:_READ]
     for form in (collapse(beginning), collapse(json.dumps(beginning, ensure_ascii=False)[1:-1])):
         yield form[:_LONGEST], len(form) > _LONGEST or len(scalar) > _READ
@@ -169,7 +167,7 @@ def needs_lookup(folder: Path, error: str) -> bool:
 
 
 def _find_named(error: str, templates: Iterable[str]) -> list[str]:
-    """Return the templates that an error names, by their path in their chart: Helm replaces that of the chart."""
+    # Helm replaces the path of the chart.
     named = set(_PLACE.findall(error))
     return [name for name in templates if _path_in_chart(name) in named]
 
@@ -180,7 +178,6 @@ def _path_in_chart(path: str) -> str:
 
 
 def _read_templates(folder: Path) -> dict[str, _Template]:
-    """Return the templates by their path in the folder; none if they are too large."""
     files = list(_find_files(folder))
     if sum(path.stat().st_size for path in files) > _MOST_BYTES:
         return {}
@@ -283,13 +280,12 @@ def _is_executed(text: str) -> bool:
 
 
 def _message(stderr: str) -> str:
-    """Return Helm's error without the log output before it, which quotes values."""
+    # The log output before it quotes values.
     parts = _LAST_ERROR.split(stderr, maxsplit=1)
     return parts[-1].replace(_HINT, "").strip() if len(parts) > 1 else ""
 
 
 def _sorted(text: str) -> str:
-    """Return the problems that schemas report, `chart: field: problem` each, in a stable order."""
     chart, found = "", []
     for line in (line[:_SHOWN] for line in filter(None, map(str.strip, text.splitlines()))):
         if line.startswith("- "):

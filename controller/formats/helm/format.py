@@ -141,7 +141,6 @@ class HelmFormat:
     def _template(
         self, request: RenderRequest, configuration: Configuration, release: str, chart: Chart
     ) -> tuple[ProgramResult, list[str]]:
-        """Return the result of `helm template`, which has succeeded, and warnings about values files."""
         means = request.means
         refused = find_refused(request.tree, chart)
         root, limits, copy = request.tree.root, means.limits, scratch_of(means) / _CHART
@@ -175,7 +174,6 @@ class HelmFormat:
 
 
 def _describe_unknown_hooks(said: str) -> str:
-    """Return the warning about objects that Helm has left out; empty for none."""
     if not (events := find_unknown_hooks(said)):
         return ""
     listed = ", ".join(map(quote, events))
@@ -197,7 +195,6 @@ def _release_name(deployment: str, configuration: Configuration) -> str:
 
 
 def _capability_arguments(capabilities: Capabilities) -> Iterator[str]:
-    """Yield the arguments for `.Capabilities`: charts ask for a version, or for a kind in it."""
     yield from ("--kube-version", capabilities.kubernetes_version)
     versions: set[str] = set()
     for group, version, kind in capabilities.kinds:
@@ -308,7 +305,6 @@ def find_unknown_hooks(said: str) -> tuple[str, ...]:
 
 
 def _split(text: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield the name of each file, and its output."""
     found = list(_SOURCE.finditer(text))
     ends = [*(match.start() for match in found[1:]), len(text)]
     for match, end in zip(found, ends, strict=False):
@@ -321,7 +317,7 @@ def _annotations(value: Any) -> dict[str, Any]:
 
 
 def _first_of_each(documents: list[Document]) -> Iterator[Document]:
-    """Yield definitions without duplicates: if two dependencies contain one, Helm installs the first."""
+    # If two dependencies contain a definition, Helm installs the first.
     seen: set[Identity] = set()
     for document in documents:
         if not find_identity_problem(document.value):
@@ -356,7 +352,6 @@ def _named(manifest: Any, digest: str, number: int) -> Any:
 
 
 def _make_hooks(document: Document, *, skip_tests: bool) -> Iterator[Hook]:
-    """Yield the hooks in a document, one for each object of a List; none if all of its events are left out."""
     annotations = _annotations(document.value)
     events = _read_events(str(annotations[_EVENT]), skip_tests=skip_tests)
     if not events:
@@ -381,7 +376,7 @@ def _read_events(text: str, *, skip_tests: bool) -> tuple[str, ...]:
 
 
 def _read_weight(text: str) -> int:
-    """Return a weight; like Helm, 0 for text that is not a number."""
+    # Like Helm, 0 for text that is not a number.
     return int(text) if _INTEGER.fullmatch(text) else 0
 
 

@@ -266,14 +266,12 @@ def _no_bundle(tree: ContentTree, folders: list[str]) -> BundleError:
 
 
 def _recognize_elsewhere(root: Path, folder: str) -> Recognized | None:
-    """Recognize a folder with a bundle that is not read."""
     remedy = "remove its parent directories with git.directory or http.stripComponents"
     found = f"found {quote(join(folder, ANNOTATIONS))}"
     return Recognized(found, remedy) if _is_bundle(root, folder) else None
 
 
 def _recognize_service_version(root: Path, folder: str) -> Recognized | None:
-    """Recognize a folder that looks like `manifests/` of a bundle."""
     annotations = posixpath.join(posixpath.dirname(folder), ANNOTATIONS)
     if Path(folder).name != MANIFESTS or is_file(root / annotations) or not has_service_version(root, folder):
         return None
@@ -344,7 +342,7 @@ def _read_manifests(root: Path, files: Iterator[str], budget: TextBudget) -> Ite
 
 
 def _expand(document: Document) -> Sequence[Object]:
-    """Return the objects in a document: everything with `items` is a list, also within a list."""
+    # Everything with `items` is a list, also within a list.
     waiting, result = [document.value], []
     for value in waiting:  # grows while it is read: nested lists are expanded after their siblings
         if not isinstance(value, dict) or not isinstance(kind := value.get("kind"), str) or not kind:

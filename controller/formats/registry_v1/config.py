@@ -191,7 +191,6 @@ def configure(deployment: Object, config: DeploymentConfig) -> Object:
 
 
 def _annotate(metadata: Mapping[str, Any], annotations: Mapping[str, str]) -> dict[str, Any]:
-    """Add annotations without replacing existing ones."""
     return (
         {**metadata, "annotations": {**annotations, **metadata.get("annotations", {})}} if annotations else {**metadata}
     )
@@ -238,7 +237,6 @@ def _by_name(items: _Items, additions: _Items) -> list[Any]:
 
 
 def _mount(items: _Items, additions: _Items) -> list[Any]:
-    """Replace the mount of a volume; if either side mounts it more than once, the one at the same path."""
     mounted, added = (Counter(item["name"] for item in side) for side in (items, additions))
 
     def _key(item: Mapping[str, Any]) -> tuple[str, ...]:
@@ -249,7 +247,6 @@ def _mount(items: _Items, additions: _Items) -> list[Any]:
 
 
 def _merge(items: _Items, additions: _Items, key: Callable[[Mapping[str, Any]], Any]) -> list[Any]:
-    """Replace, in place, the last item with the key of an addition; append additions with a new key."""
     places = {key(item): index for index, item in enumerate(items)}
     result = list(items)
     for item in additions:
@@ -272,7 +269,6 @@ def _append_new(items: _Items, additions: _Items) -> list[Any]:
 
 
 def _merge_affinity(affinity: Mapping[str, Any], addition: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the affinity with each kind of terms in the addition replaced; empty if nothing is left."""
     if not addition:
         return {}
     merged = {**affinity, **addition}
@@ -347,7 +343,6 @@ def _find_errors(config: Mapping[str, Any], modes: frozenset[str], namespace: st
 
 
 def _describe_unknown(key: str, modes: frozenset[str]) -> str:
-    """Return the error for an option that this bundle, or every bundle, does not accept."""
     if key not in (_ONE, _SEVERAL):
         return f"unknown field {quote(key)}"
     supported = ", ".join(sorted(modes))
@@ -358,7 +353,6 @@ def _describe_unknown(key: str, modes: frozenset[str]) -> str:
 
 
 def _check_one(value: Any, modes: frozenset[str], own: str) -> list[str]:
-    """Return the errors of `watchNamespace`, by the supported install modes."""
     if value is None:
         return []  # optional, or reported as missing
     if isinstance(value, str):

@@ -179,7 +179,6 @@ def make_cluster_roles(version: ServiceVersion, namespace: str, targets: Sequenc
 def _make_pair(
     version: str, permission: Permission, namespace: str, place: Mapping[str, str], prefix: str
 ) -> tuple[Object, Object]:
-    """Return a role and its binding, which have the same name."""
     account = _account(permission)
     name = join_name(f"{version}-{account}", hash_of(permission.as_hashed()))
     role = _make_object(f"{prefix}Role", name, place)
@@ -308,7 +307,6 @@ def make_webhook_services(
 
 
 def _serving(version: ServiceVersion) -> Iterator[tuple[StrategyDeployment, Sequence[Webhook]]]:
-    """Yield the Deployments that webhooks name, with these webhooks."""
     serving: defaultdict[str, list[Webhook]] = defaultdict(list)
     for webhook in version.webhooks:
         serving[webhook.deployment].append(webhook)
@@ -337,7 +335,6 @@ def _order_port(port: tuple[int, int | str]) -> tuple[int, int, str]:
 
 
 def _serves(spec: Mapping[str, Any], deployment: StrategyDeployment, webhooks: Sequence[Webhook]) -> bool:
-    """Return whether a Service selects the pods and has the ports of webhooks; fields that it lacks are generated."""
     pod = mapping(deployment.spec, "template")
     labels = mapping(pod, "metadata", "labels")
     selector = spec.get("selector")
@@ -560,7 +557,6 @@ def _mount_in_pod(pod: Mapping[str, Any], secret: str) -> dict[str, Any]:
 
 
 def _find_successors(containers: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the volumes that are replaced, each with the volume that replaces it."""
     by_path = {mount.path: mount.volume for mount in _MOUNTS}
     mounts = [mount for container in containers for mount in container.get("volumeMounts", ())]
     found = {mount["name"]: by_path[mount["mountPath"]] for mount in mounts if mount["mountPath"] in by_path}
@@ -574,7 +570,7 @@ def _mount_in_container(container: Mapping[str, Any], successors: Mapping[str, s
 
 
 def _follow_volumes(container: Mapping[str, Any], successors: Mapping[str, str]) -> dict[str, Any]:
-    """Change mounts of replaced volumes: upstream leaves them, and the API server rejects the pod."""
+    # Upstream leaves these mounts, and the API server rejects the pod.
     if "volumeMounts" not in container:
         return dict(container)
     mounts = [{**mount, "name": successors.get(mount["name"], mount["name"])} for mount in container["volumeMounts"]]

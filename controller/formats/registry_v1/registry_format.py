@@ -213,7 +213,7 @@ def _apis(needed: list[Mapping[str, Any]]) -> Iterator[Api]:
 
 
 def _is_served(api: Api, capabilities: Capabilities) -> bool:
-    """Whether the kind is served, or may be as soon as its API server is up again; a CSV may omit the version."""
+    # A CSV may omit the version.
     if api.group in capabilities.unknown:
         return True
     if api.version:
@@ -349,7 +349,7 @@ def _check_webhook_types(bundle: Bundle) -> Iterator[str]:
 
 
 def _check_webhook_labels(bundle: Bundle) -> Iterator[str]:
-    """Report what the API server reports (admissionregistration's ValidateWebhook), before objects are applied."""
+    # As admissionregistration's ValidateWebhook, before objects are applied.
     for webhook in _of_type(bundle, VALIDATING, MUTATING):
         name = webhook.generate_name
         if not _find_name_problems(name) and name.count(".") + 1 < _LEAST_LABELS:
@@ -398,7 +398,6 @@ def _duplicates(items: Iterable[Any]) -> list[Any]:
 
 
 def _find_name_problems(name: str) -> list[str]:
-    """Return Kubernetes' messages for a name that is not a subdomain, in its order."""
     too_long = [_TOO_LONG] if len(name.encode()) > _LONGEST else []
     return [*too_long, *([] if _IS_SUBDOMAIN(name) else [_NOT_A_SUBDOMAIN])]
 
@@ -436,7 +435,6 @@ def find_version_warnings(version: ServiceVersion) -> list[str]:
 
 
 def _parse(text: str) -> tuple[int, ...]:
-    """Return major, minor and patch; empty if the text is not a version."""
     match = _VERSION(text.strip())
     return tuple(read_count(part or "0", _LARGEST) or 0 for part in match.groups()) if match else ()
 

@@ -225,7 +225,7 @@ class Reader:
         return result
 
     def _members(self, value: Mapping[str, Any], type_: str) -> Iterable[tuple[str, Any]]:
-        """Return the members of a structure, their keys in the case of its fields; of several, the last one wins."""
+        # Of several members, the last one wins.
         if not self._folded:
             return value.items()
         names = self._folded[type_]
@@ -271,14 +271,13 @@ def _read_scalar(value: Any, type_: str, path: FieldPath) -> Any:
 
 
 def _write_text(value: str | float) -> str:
-    """Return a scalar as sigs.k8s.io/yaml writes it where Go expects a string."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return value if isinstance(value, str) else write_number(value)
 
 
 def _as_float(value: float) -> float:
-    """Return a number as Go writes the nearest float64: 9223372036854775807 becomes 9223372036854776000."""
+    # 9223372036854775807 becomes 9223372036854776000.
     nearest = float(value)
     return int(Decimal(repr(nearest))) if nearest.is_integer() else nearest
 

@@ -140,7 +140,6 @@ def _container(subject: Subject, label: str, status: Manifest) -> Verdict | None
 
 
 def _is_hindered(reason: str) -> bool:
-    """Whether a waiting container cannot start now."""
     return reason in IMAGE_REASONS or reason.endswith("Error")
 
 
@@ -155,7 +154,7 @@ def _crash_loops(status: Manifest) -> bool:
 
 
 def _count_ends(status: Manifest) -> int:
-    """Return how often a container has ended: once for each restart, and once if it does not run now."""
+    # Once for each restart, and once if it does not run now.
     is_waiting = field(status, "state", "waiting") is not None and field(status, "lastState", "terminated") is not None
     is_backing_off = text(status, "state", "waiting", "reason") == CRASH_LOOP
     has_ended = is_waiting or is_backing_off or field(status, "state", "terminated") is not None
@@ -234,7 +233,6 @@ def _waiting(subject: Subject, phase: str) -> Verdict:
 
 
 def _containers(subject: Subject) -> Iterator[tuple[str, Manifest]]:
-    """Yield the label of each container for messages, and its status; init containers first."""
     for key, word in _CONTAINERS:
         for status in islice(mappings(subject.manifest, "status", key), MOST_CONTAINERS):
             name = text(status, "name")
@@ -260,7 +258,6 @@ def pods_of(workload: Manifest, verdict: Verdict) -> str:
 
 
 def _requirement(expression: Manifest) -> str:
-    """Return a requirement as a label selector has it; empty for an operator that does not exist."""
     written = _OPERATORS.get(text(expression, "operator"), "")
     return written.format(key=text(expression, "key"), values=",".join(texts(expression, "values")))
 
@@ -368,14 +365,13 @@ def _present(pods: Iterable[Manifest]) -> list[Manifest]:
 
 
 def _of_newest_template(pods: list[Manifest]) -> list[Manifest]:
-    """Leave out the pods of older templates of a Deployment: the rollout may be repairing exactly these."""
+    # The rollout may be repairing exactly these.
     newest = max(pods, key=lambda each: text(each, "metadata", "creationTimestamp"), default={})
     template = text(newest, "metadata", "labels", _TEMPLATE)
     return [each for each in pods if text(each, "metadata", "labels", _TEMPLATE) == template]
 
 
 def _severity(verdict: Verdict) -> tuple[int, str, str]:
-    """Order verdicts worst first, independently of the names of the Pods."""
     return _rank(verdict), verdict.reason, verdict.message
 
 

@@ -97,7 +97,7 @@ def _describe_problem(text: str) -> str:
 
 
 def _describe_error(text: str, expression: str) -> str:
-    """Return why an expression has no result, without values of the object: they may be confidential."""
+    # Values of the object may be confidential.
     if found := _MISSING.search(text):
         return f'there is no field "{found[1]}"' if found[1] in expression else "a field is missing"
     if found := _TYPES.search(text):

@@ -150,7 +150,6 @@ def quote_program(said: str, pod: Manifest) -> str:
 
 
 def _names_of(pod: Manifest) -> Iterator[tuple[str, str]]:
-    """Yield what is different in the next pod of the workload, and what stands for it."""
     name, generated = text(pod, "metadata", "name"), text(pod, "metadata", "generateName")
     suffix = name.removeprefix(generated) if generated else ""
     if suffix not in ("", name) and not suffix.isdigit():  # a StatefulSet's stay
@@ -223,7 +222,7 @@ def _describe_code(container: Manifest, reason: str, signal: int) -> str:
 
 
 def _may_reveal(container: Manifest, reason: str, said: str) -> bool:
-    """Whether a text repeats a word of the command, or a path, in which a Secret may stand for a variable."""
+    # A Secret may stand for a variable there.
     if reason == "CreateContainerConfigError":
         return "ubPath" in said and any("subPathExpr" in each for each in mappings(container, "volumeMounts"))
     return any("$(" in word for key in ("command", "args") for word in texts(container, key)[:1])
@@ -308,7 +307,6 @@ def unready_container(labeled: Iterable[tuple[str, Manifest]]) -> tuple[str, Man
 
 
 def _pending_probe(pod: Manifest, status: Manifest) -> str:
-    """Return the probe that a container that runs has not passed; empty if it has none."""
     container = container_of(pod, text(status, "name"))
     if status.get("started") is not True and "startupProbe" in container:
         return "its startup probe has not succeeded yet"
@@ -332,7 +330,7 @@ def _is_said(told: Told) -> bool:
 
 
 def _severity(told: Told) -> tuple[bool, int, str]:
-    """Order what says most first. A later step shows that those before it are done."""
+    # A later step shows that those before it are done.
     return told.message.startswith(_UNSPECIFIC), -HINDRANCES.index(told.reason), told.message
 
 
@@ -388,14 +386,13 @@ def _is_about(event: Manifest, container: str) -> bool:
 
 
 def _latest(events: Iterable[Manifest]) -> list[Manifest]:
-    """Leave out the Events that have not been repeated lately: what they tell is over."""
+    # What such Events tell is over.
     found = list(events)
     last = max(map(_time_of, found), default=_NEVER)
     return [event for event in found if last - _time_of(event) <= _LATELY]
 
 
 def _time_of(event: Manifest) -> datetime:
-    """Return when an Event was seen last."""
     times = (text(event, "series", "lastObservedTime"), text(event, "lastTimestamp"), text(event, "eventTime"))
     return max(_parse(time) for time in (*times, text(event, "metadata", "creationTimestamp")))
 

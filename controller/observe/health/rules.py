@@ -159,7 +159,6 @@ def persistent_volume_claim(subject: Subject) -> Verdict:
 
 
 def _is_claimed(subject: Subject) -> bool:
-    """Whether only the volume is missing: a pod uses the claim, or the claim names its volume."""
     selected = field(subject.manifest, "metadata", "annotations", _SELECTED_NODE)
     return bool(selected or subject.spec("volumeName"))
 
@@ -202,7 +201,6 @@ def pod_disruption_budget(subject: Subject) -> Verdict:
 
 
 def _message(condition: Condition) -> str:
-    """Return the message of a condition without the parts that differ between attempts."""
     return _NUMBER.sub("…", _POD.sub("", condition.message)) or f"condition {condition.type} is False"
 
 
@@ -341,7 +339,7 @@ def _stateful_set_rollout(subject: Subject) -> Verdict:
 
 
 def _stateful_set_revision(subject: Subject) -> Verdict:
-    """Judge a StatefulSet without `rollingUpdate`; rare, since the API server sets its partition by default."""
+    # Rare: the API server sets its partition by default.
     wanted, current = subject.replicas, subject.count("currentReplicas")
     if wanted > current:
         return progressing("LessCurrent", f"Current: {current}/{wanted}")
@@ -351,7 +349,6 @@ def _stateful_set_revision(subject: Subject) -> Verdict:
 
 
 def _creation_failure(subject: Subject) -> Verdict | None:
-    """Return why the API server refused pods (quota, admission), if it did."""
     failure = subject.conditions.get("ReplicaFailure")
     if failure is None or not failure.holds:
         return None
@@ -363,7 +360,6 @@ def _refusal(failure: Condition) -> str:
 
 
 def _first(*gaps: tuple[bool, str, str]) -> Verdict | None:
-    """Return the first of (whether it applies, reason, message) that applies."""
     return next((progressing(reason, message) for applies, reason, message in gaps if applies), None)
 
 
@@ -455,7 +451,6 @@ def judge_by_checks(subject: Subject) -> Verdict | None:
 
 
 def _judge(check: Manifest, subject: Subject) -> Verdict:
-    """Judge by one check: any of `failed`, else any of `progressing`, else all of `healthy`, else Progressing."""
     for matcher in mappings(check, "failed"):
         if _matches(matcher, subject):
             return failed(*_describe(matcher, subject, "HealthCheckFailed"))
@@ -516,17 +511,15 @@ def _at(manifest: Manifest, path: str) -> Any:
 
 @lru_cache(maxsize=1024)
 def _keys(path: str) -> tuple[str, ...]:
-    """Return the keys of a dotted path; keys with dots are written ["quoted.key"]."""
     return tuple(quoted or plain for quoted, plain in _STEP.findall(path))
 
 
 def _same(left: Any, right: Any) -> bool:
-    """Whether two JSON values are equal: true is not 1."""
+    # true is not 1.
     return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
 
 
 def _as_text(value: Any) -> str | None:
-    """Return a scalar as checks write it; None for lists and maps, which match nothing."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, str | int | float) else None
@@ -609,7 +602,7 @@ def _generation_not_observed(subject: Subject) -> Verdict | None:
 
 
 def _standard_conditions(subject: Subject) -> Verdict | None:
-    """Judge by the conditions that kstatus recommends to controllers; Reconciling takes precedence over Stalled."""
+    # Reconciling takes precedence over Stalled.
     reconciling, stalled = subject.conditions.get("Reconciling"), subject.conditions.get("Stalled")
     if reconciling and reconciling.holds:
         return progressing(reason_or(reconciling.reason, "Reconciling"), reconciling.message)
@@ -633,7 +626,7 @@ def _by_ready(subject: Subject) -> Verdict | None:
 
 
 def _status_not_reported(subject: Subject) -> Verdict | None:
-    """Doubt a custom resource whose schema declares a status that is missing: its operator may be down."""
+    # Its operator may be down.
     has_status = subject.conditions or subject.outdated or subject.observed_generation is not None
     if has_status or subject.group in BUILT_IN_GROUPS or not subject.context.reports_status:
         return None

@@ -99,7 +99,6 @@ def _identity(pod: Manifest) -> list[object]:
 
 
 def _long_running(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the containers that run as long as their pod: the init containers among them are sidecars."""
     yield from mappings(spec, "containers")
     yield from (each for each in mappings(spec, "initContainers") if each.get("restartPolicy") == "Always")
 
@@ -268,7 +267,6 @@ class Stability:
         return (self.available or 0.0) + (RECOVERY_SECONDS if self.ends.count else rollout.seconds)
 
     def _describe_ends(self, what: str) -> Verdict | None:
-        """Return that a container has ended, with what else there is to say; None if it has not."""
         if self.crashes:
             return failed(CRASH_LOOP, self.ends.text)
         return progressing(ENDED, f"{self.ends.text}; {what}") if self.has_ended else None

@@ -388,7 +388,6 @@ def _joined(reason: str, message: str) -> str:
 
 
 def _severity(pair: tuple[Id, Verdict]) -> tuple[bool, bool, bool, str]:
-    """Order worst first: failed before late, and what a deadline covers before what has none."""
     identity, verdict = pair
     return verdict.state is not State.FAILED, _is_late(verdict), not verdict.deadline, str(identity)
 

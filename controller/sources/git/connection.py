@@ -123,7 +123,6 @@ def _parse_url(text: str) -> Repository:
 
 
 def _host(parts: SplitResult) -> str:
-    """Return the host; refuse a colon without a valid port."""
     location = parts.netloc.rpartition("@")[2]
     host = parts.hostname or ""
     if location.startswith("["):
@@ -246,7 +245,6 @@ def connect(repository: Repository, parameters: Mapping[str, Any], access: Acces
 
 
 def _find_route(repository: Repository, access: Access, keys: ClientCertificate | None, *, plain: bool) -> Route:
-    """Return how to reach the host, at allowed addresses."""
     subject = f"{access.path}.repository"
     try:
         return find_route(subject, repository, access.network, plain=plain, keys=keys)
@@ -255,7 +253,7 @@ def _find_route(repository: Repository, access: Access, keys: ClientCertificate 
 
 
 def _pin(route: Route) -> dict[str, str]:
-    """Return the setting that makes curl use exactly these addresses, whatever the name resolves to later."""
+    # curl must use exactly these addresses, whatever the name resolves to later.
     if is_address(route.host):
         return {}
     shown = ",".join(f"[{address}]" if ":" in address else address for address in route.addresses)
@@ -283,7 +281,7 @@ def _trust(certificates: str, access: Access) -> dict[str, str]:
 
 
 def _identify(route: Route, access: Access) -> dict[str, str]:
-    """Return the settings of the client certificate, which is for this host: git follows no redirects."""
+    # The certificate is for this host: git follows no redirects.
     if route.keys is None:
         return {}
     return {
@@ -346,7 +344,7 @@ def _write_program(options: list[str], access: Access) -> Path:
 
 
 def _is_encrypted(key: str) -> bool:
-    """Return whether a private key has a passphrase; ssh would silently offer no key."""
+    # ssh would silently offer no key.
     if "ENCRYPTED" in key:  # PEM, old and new
         return True
     body = "".join(line for line in _lines(key).splitlines() if not line.startswith("-"))
@@ -359,17 +357,17 @@ def _is_encrypted(key: str) -> bool:
 
 
 def _lines(text: str) -> str:
-    """Return a file without what editors add, at which ssh fails: carriage returns, blanks, and a byte order mark."""
+    # ssh fails at carriage returns, blanks, and a byte order mark.
     return "".join(f"{line.strip()}\n" for line in text.removeprefix("\ufeff").strip().splitlines())
 
 
 def _quoted(path: Path) -> str:
-    """Return a path as the value of an ssh option: ssh splits values at blanks and expands %."""
+    # ssh splits values at blanks and expands %.
     return '"' + str(path).replace("%", "%%") + '"'
 
 
 def _write(path: Path, text: str, mode: int = 0o600) -> Path:
-    """Write a file for git or ssh; fetching may overwrite what resolving wrote into the same folder."""
+    # Fetching may overwrite what resolving wrote into the same folder.
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
     with os.fdopen(descriptor, "w") as file:
         file.write(text)

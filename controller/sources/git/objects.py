@@ -237,7 +237,6 @@ class Objects:
         self._run(self._local, "init", "--quiet", "--bare", "--template=", f"--object-format={algorithm}")
 
     def _want(self, *arguments: str, lines: Sequence[str] = ()) -> None:
-        """Fetch objects by their names. Raises: NotServedError; BundleError."""
         try:
             self._remote.run(*_FETCH, *arguments, lines=lines)
         except GitFailed as failed:
@@ -258,7 +257,6 @@ class Objects:
     def _take(
         self, commit: str, directory: str, fetch: Callable[[Iterable[Item]], None] = lambda _items: None
     ) -> list[Item]:
-        """Return the files of a directory; `fetch` fetches files that are listed."""
         tree = self._find_tree(commit, directory) if directory else Item(path="", mode=FOLDER, name=commit)
         if tree and tree.mode == SUBMODULE:
             return [replace(tree, path="", submodule=tree.path)]
@@ -271,7 +269,7 @@ class Objects:
     def _take_linked(
         self, commit: str, directory: str, known: Sequence[Item], fetch: Callable[[Iterable[Item]], None]
     ) -> list[Item]:
-        """Return the files of a directory that is or contains links, which may lead anywhere in the commit."""
+        # Links may lead anywhere in the commit.
         with self._listing("-r", commit) as listing:
             with self._reading(listing):
                 links = [item for item in read_listing(listing) if item.mode == LINK]
@@ -303,7 +301,6 @@ class Objects:
             ]
 
     def _listing(self, *arguments: str) -> AbstractContextManager[bytes | mmap]:
-        """Return a listing of trees in a file; reserve memory before it is read."""
         # Never `ls-tree -l`, which needs every file for its size.
         return self._spool("ls-tree", "-z", "--full-tree", *arguments)
 
@@ -334,7 +331,6 @@ class Objects:
         return {entry.path: entry.target for entry in self.read(links, "")}
 
     def _find_tree(self, commit: str, directory: str) -> Item | None:
-        """Return a directory, or the submodule that is there or above; None if it is a link, or below one."""
         found = self._look_up(commit, directory)
         if found and found[0].mode in (FOLDER, SUBMODULE):
             return found[0]
@@ -349,7 +345,7 @@ class Objects:
         return None
 
     def _look_up(self, commit: str, *paths: str) -> list[Item]:
-        """Return what is at some paths of a commit. Git also lists what is beside paths that are above another."""
+        # Git also lists what is beside paths that are above another.
         with_above = ["-t"] if len(paths) > 1 else []
         with self._listing(*with_above, commit, "--", *paths) as listing, self._reading(listing):
             return [item for item in read_listing(listing) if item.path in paths]
@@ -403,7 +399,6 @@ class Objects:
             raise Rejection(problem).at(self._access.path) from None
 
     def _size(self, name: str) -> int:
-        """Return the size of a file, which is fetched now if only those of a directory were."""
         try:
             return int(self._local.run("cat-file", "-s", name))
         except GitFailed:
@@ -415,7 +410,7 @@ class Objects:
 
 
 def _parse_refs(child: Child) -> Generator[tuple[str, str]]:
-    """Yield names and object names of the lines of `git ls-remote`; longer lines come in pieces, which are none."""
+    # Longer lines come in pieces, which are no refs.
     size = 0
     while line := child.read_line():
         size += len(line)
@@ -571,7 +566,6 @@ def take_directory(
 
 
 def _at(path: str, node: Node, item: Item | None, own: str) -> Item:
-    """Return what is at a path of the directory: a file, what must not be read, or a submodule at its own place."""
     if item and item.mode == SUBMODULE and node.path == own:
         return replace(item, path=path, submodule=own)
     if item is None or node.refusal:

@@ -212,7 +212,6 @@ def _resolve(objects: Objects, parameters: Mapping[str, Any], access: Access) ->
 
 
 def _known_signer(resolution: Resolution, access: Access) -> Signer | None:
-    """Return who has signed, unless that is another tag of the same commit, which has a signature of its own."""
     is_same = access.previous is not None and access.previous.version == resolution.version
     return access.known_signer(resolution.digest) if is_same else None
 
@@ -222,7 +221,6 @@ def _digest(commit: str) -> str:
 
 
 def _check_pinned(objects: Objects, pinned: Resolution, parameters: Mapping[str, Any], access: Access) -> Signer:
-    """Verify the signature of the commit that was resolved before, or of the tag if that still leads there."""
     target = _Target(commit=_commit(pinned, access))
     if parameters["verify"].get("object") == _OF_TAG:
         ref = f"{_TAGS}{pinned.version}" if pinned.version else _ref(parameters)
@@ -279,7 +277,7 @@ def _find_tag(objects: Objects, semver: str, access: Access) -> _Target:
 
 
 def _find_short(objects: Objects, ref: str, access: Access) -> str:
-    """Return the commit with an abbreviated name: servers list refs only, so all commits are fetched."""
+    # Servers list refs only, so all commits are fetched.
     if SHORT_COMMIT.fullmatch(ref.lower()):
         objects.fetch_commits()
         commits = objects.find_commits(ref.lower())
@@ -343,7 +341,6 @@ def resolve_url(url: str, base: str) -> str:
 
 
 def _chop(base: str, separator: str) -> tuple[str, str]:
-    """Return a URL without its last element, and what separates it from the next one: a colon if it is scp-like."""
     if "/" in base:
         return base.rpartition("/")[0], separator
     if ":" in base:
@@ -431,7 +428,6 @@ class Checkout:
                 self._fetch(self._include(part.wanted, item, module))
 
     def _include(self, wanted: _Wanted, item: Item, module: Module) -> _Wanted:
-        """Return the commit of a submodule below the directory, or of the one that contains it."""
         is_around = not item.path  # the directory is in the submodule
         inner = _Wanted(
             url=module.url,
@@ -449,7 +445,6 @@ class Checkout:
             raise self._refuse(inner, f"{_show(module.url)} {error}") from None
 
     def _leave_out(self, part: _Part, item: Item, problem: str) -> None:
-        """Leave it to formats to refuse a submodule; refuse it if nothing else is wanted."""
         name = quote(f"{part.wanted.submodule}/{item.submodule}".lstrip("/"))
         refusal = Refusal(problem=f"{name} {problem}", reason=Reason.UNSUPPORTED_CONTENT)
         if not item.path:
@@ -495,7 +490,7 @@ class Checkout:
         return Rejection(f"{quote(wanted.submodule)}: {problem}").at(self._path)
 
     def _explain(self, error: BundleError, wanted: _Wanted, repository: Repository) -> BundleError:
-        """Return an error about a submodule as one of the source: no field of the spec is about it alone."""
+        # No field of the spec is about the submodule alone.
         problem = error.problem
         host, is_foreign = quote(repository.authority), repository.origin != self._source.origin
         if error.reason in (Reason.UNAUTHORIZED, Reason.NOT_FOUND):
@@ -511,7 +506,7 @@ class Checkout:
 
 
 def _show(url: str) -> str:
-    """Return a URL of .gitmodules for a message, unless it may contain a password."""
+    # The URL may contain a password.
     return f"its URL {'' if '@' in url else quote(url) + ' '}in .gitmodules"
 
 
@@ -544,10 +539,6 @@ def reach(
 
 
 def _check_elsewhere(connection: Connection, access: Access, place: Place) -> None:
-    """Check that there is a repository where a server redirects to; anything else looks the same.
-
-    Raises: BundleError.
-    """
     detour = Detour(shown=place.unusable())
     hurried = replace(access, deadline=min(access.deadline, detour.until))
     try:
@@ -588,7 +579,6 @@ def _follow(repository: Repository, parameters: Mapping[str, Any], access: Acces
 
 
 def _find_target(repository: Repository, parameters: Mapping[str, Any], access: Access, header: str) -> str:
-    """Send git's first request; return the URL that responds in the end, or the first one at another host."""
     certificates, named = certificates_of(parameters, access), replace(access, path=f"{access.path}.repository")
     keys = client_certificate_of(access, repository.origin, plain=False, verify=True)
     with Transport(named, certificate_data=certificates, loopback=repository.is_loopback, keys=keys) as transport:

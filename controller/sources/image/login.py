@@ -244,7 +244,7 @@ class Login:
         return str(exchange.request_token(header) or "")
 
     def _refresh(self, asked: Mapping[str, str], identity_token: str) -> str:
-        """Exchange an identity token, which oras does not support (OAuth 2.0, RFC 6749, section 6)."""
+        # oras does not support it (OAuth 2.0, RFC 6749, section 6).
         form = {
             "grant_type": "refresh_token",
             "service": asked["service"],
@@ -276,7 +276,7 @@ class Login:
         raise self._refused(Reason.INSECURE_REFUSED, f"token server {quote(host)}{problem}")
 
     def _is_own(self, url: str) -> bool:
-        """Whether a URL is one of the registry: other spellings of its host and port are the same origin."""
+        # Other spellings of its host and port are the same origin.
         return origin_of(url) == origin_of(f"{urlsplit(url).scheme}://{self.endpoint.host}")
 
     def _refused(self, reason: Reason, problem: str) -> BundleError:
@@ -337,7 +337,6 @@ class _Answer:
 
 
 def _split_realm(realm: str) -> tuple[str, str]:
-    """Return scheme and host of a realm; nothing for an invalid URL, or one with a user."""
     try:
         scheme, host, _ = origin_of(realm)
     except ValueError:

@@ -70,12 +70,12 @@ class Platform(_Document):
 
 
 def _unless_empty(platform: Platform | None) -> Platform | None:
-    """Return a platform; None for one without any text, as builders write for entries of no platform."""
+    # Builders write empty texts for entries of no platform.
     return platform if platform and str(platform) else None
 
 
 def _texts(found: Any) -> dict[str, str]:
-    """Keep text values only: other annotations are no reason to refuse an image."""
+    # Other annotations are no reason to refuse an image.
     pairs = found.items() if isinstance(found, dict) else ()
     return {key: value for key, value in pairs if isinstance(value, str)}
 
@@ -189,7 +189,7 @@ def choose(index: Index, platform: str, path: str) -> Descriptor:
 
 
 def _serves(platform: Platform, wanted: str) -> bool:
-    """Return whether a platform is `os/architecture[/variant]`; without a wanted variant, any will do."""
+    # Without a wanted variant, any will do.
     wanted = wanted.replace("arm64/v8", "arm64")  # the only variant of arm64, often omitted
     return wanted in (str(platform).replace("arm64/v8", "arm64"), f"{platform.os}/{platform.architecture}")
 
@@ -279,7 +279,6 @@ def plan_layers(image: Image, path: str) -> tuple[Layer, ...]:
 
 
 def _plan(descriptor: Descriptor, *, is_image: bool) -> Layer | None:
-    """Return how a layer is read; None if its media type is unknown."""
     media_type, title = descriptor.media_type, descriptor.annotations.get(_TITLE, "")
     if not is_image:
         is_packed = descriptor.annotations.get(_UNPACK) == "true"

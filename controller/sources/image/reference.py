@@ -150,7 +150,7 @@ def _split_tag(text: str) -> tuple[str, str | None]:
 
 
 def _split_registry(name: str) -> tuple[str, str]:
-    """Separate registry and repository as Docker does: a registry has a dot or a port, or is localhost."""
+    # As Docker does: a registry has a dot or a port, or is localhost.
     head, slash, rest = name.partition("/")
     if not slash or not ("." in head or ":" in head or head == "localhost" or head != head.lower()):
         head, rest = HUB, name

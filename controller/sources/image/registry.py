@@ -158,7 +158,7 @@ def _parse_page(data: bytes, place: Place) -> list[str]:
 
 
 def _next(header: str) -> str:
-    """Return the target of the next page, or of a link without a relation, which registries mean by it; '' for none."""
+    # Registries also mean it by a link without a relation.
     for target, parameters in _LINK.findall(header):
         relation = _RELATION.search(parameters)
         if relation is None or "next" in relation[1].lower().split():
@@ -208,7 +208,6 @@ class Registry:
         return digest or digest_of(self.read_manifest(target))
 
     def _ask_by_head(self, target: str) -> str | None:
-        """Return the digest that a tag names now, or the digest itself; None if only a GET can tell."""
         try:
             response, is_final = self._exchange("HEAD", "manifests", target, (_OK,))
         except StatusError as error:
@@ -223,7 +222,6 @@ class Registry:
         return self._read_without_head(target)
 
     def _read_without_head(self, target: str) -> str:
-        """Return the digest of a manifest that HEAD has refused, and remember that of the host if it can be read."""
         data = self.read_manifest(target)
         _remember(_WITHOUT_HEAD, self._endpoint.host)
         return digest_of(data)
@@ -365,7 +363,6 @@ class Registry:
         return not base.place.is_elsewhere and self._login.begin(base)
 
     def _send(self, method: str, path: str, media_type: str = "", body: bytes | None = None) -> Response:
-        """Send a request for a path below /v2/ by the scheme that the registry understands."""
         headers = {"Content-Type": media_type} if media_type else {"Accept": ACCEPT}
         if self._schemes == ("http", "https"):
             return self._send_by_either(method, path, headers, body)
@@ -383,7 +380,6 @@ class Registry:
             return self._send_by(self._schemes[0], method, path, headers, body)
 
     def _send_by_either(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Response:
-        """Send by plain http; by https to a server that closes the connection, or answers that it expects TLS."""
         try:
             answer: Response | BundleError = self._send_by("http", method, path, headers, body)
         except BundleError as error:
@@ -444,7 +440,7 @@ class Registry:
         return f"has no {item}; push it, or correct the {'tag' if word == 'tag' else 'digest'}"
 
     def _has_repository(self) -> bool:
-        """Return whether the repository exists, as far as the registry says: it is asked once, after a 404."""
+        # The registry is asked once, after a 404.
         try:
             response = self._send("GET", f"{self._endpoint.repository}/tags/list?n=1")
         except BundleError:
@@ -560,7 +556,6 @@ def push_image(parameters: Mapping[str, Any], layer: bytes, access: Access) -> s
 
 
 def _make_config(layer: bytes) -> bytes:
-    """Return the smallest configuration that tools for images accept, without a time."""
     unpacked = hashlib.sha256(gzip.decompress(layer)).hexdigest()
     rootfs = {"type": "layers", "diff_ids": [f"sha256:{unpacked}"]}
     return _encode({"architecture": "amd64", "os": "linux", "config": {}, "rootfs": rootfs})

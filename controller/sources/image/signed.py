@@ -153,7 +153,6 @@ class _Search:
             yield from self._referring_documents()
 
     def _referring_documents(self) -> Iterator[Callable[[], Checked]]:
-        """Yield what artifacts with simple signing have that refer to the digest, the latest first."""
         found = _of_types(self.referrers or (), SIMPLE_SIGNATURE)
         if not (found or self.is_by_tag):
             query = f"artifactType={SIMPLE_SIGNATURE}"
@@ -197,7 +196,6 @@ class _Search:
         return self.subject.digest.replace(":", "-")
 
     def _list(self) -> list[Descriptor]:
-        """Return the bundles that refer to the digest, and perhaps other artifacts, without reading them."""
         found = self._read_document(lambda: self.registry.find_referrers(self.subject.digest, f"artifactType={BUNDLE}"))
         return self._by_tag() if found is None else _entries_of(found)
 
@@ -205,7 +203,6 @@ class _Search:
         return _entries_of(self._read_document(lambda: self.registry.find_manifest(self._tag)))
 
     def _layers(self, target: str, media_type: str) -> list[Descriptor]:
-        """Return the layers of a type that a manifest has; none if it does not exist or cannot be read."""
         found = self._read_document(lambda: self.registry.find_manifest(target))
         layers = [each for each in found.layers if each.media_type == media_type] if isinstance(found, Image) else []
         if len(layers) > MOST_SIGNATURES:
@@ -213,7 +210,6 @@ class _Search:
         return layers[:MOST_SIGNATURES]
 
     def _read_document(self, read: Callable[[], bytes | None]) -> Image | Index | None:
-        """Return a manifest or index; None if it does not exist or cannot be read."""
         try:
             data = read()
             return None if data is None else parse_manifest(data, self.path)

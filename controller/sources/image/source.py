@@ -117,7 +117,6 @@ class ImageSource:
 def _resolve(
     registry: Registry, parameters: Mapping[str, Any], reference: ImageReference, access: Access
 ) -> Resolution:
-    """Return the digest that the reference names now, or the one whose signature is to be checked."""
     if access.pinned:
         registry.resolve(access.pinned.digest)
         return access.pinned
@@ -225,7 +224,6 @@ def _read_image(registry: Registry, digest: str, platform: str, access: Access, 
 
 
 def _name_files(layers: tuple[Layer, ...], image: Image, registry: Registry, access: Access) -> tuple[Layer, ...]:
-    """Return the layers with the name of the chart, read from the config, if one of them needs it."""
     if not any(layer.suffix for layer in layers):
         return layers
     config = b""

@@ -157,7 +157,6 @@ def _read_repository(text: str, path: str) -> str:
 
 
 def _repository_of(reference: str) -> str:
-    """Return registry and repository in normal form; '' for what is no reference."""
     try:
         found = parse_reference(reference)
     except ValueError:
@@ -380,7 +379,6 @@ def _check_message(message: Mapping[str, Any], subject: Subject, wanted: Wanted)
 
 
 def _read_statement(payload: bytes, subject: Subject) -> str:
-    """Return the predicate type of a statement, which must be about the subject."""
     statement = _parse(payload, "the signed statement")
     if statement.get("_type") not in _STATEMENTS:
         raise SignatureError("the signed statement is of an unknown type")
@@ -399,7 +397,6 @@ def _read_statement(payload: bytes, subject: Subject) -> str:
 
 
 def _signer_by_key(wanted: Wanted, signature: bytes, data: bytes, *, is_digest: bool = False) -> Signer:
-    """Return which key has signed data, or what has this SHA-256. Raises: SignatureError."""
     if not wanted.keys:
         raise SignatureError("it was signed with a key, and verify names none")
     for name, key in wanted.keys:
@@ -477,7 +474,7 @@ def _check_without_key(
 
 
 def _expect_promise(bundle: Bundle) -> None:
-    """Have the library check the promise of a log instead of a proof: it knows no bundles without one."""
+    # The library knows no bundles without a proof.
     from sigstore.models import TransparencyLogEntry  # noqa: PLC0415 - optional, and large
 
     class _Promised(TransparencyLogEntry):
@@ -538,7 +535,6 @@ def _subjects_of(certificate: Certificate) -> list[str]:
 
 
 def _read_text(der: bytes) -> str:
-    """Return a UTF8String of DER."""
     from cryptography.hazmat import asn1  # noqa: PLC0415 - only needed here
 
     return asn1.decode_der(str, der)

@@ -69,7 +69,6 @@ def read_keys(secret: Mapping[str, bytes]) -> Keys:
 
 
 def _form_of(text: bytes) -> str:
-    """Return what keys are that cannot be used as they are; '' for anything else."""
     text = text.removeprefix(openpgp.BOM).lstrip()
     if text.startswith((b"ssh-", b"ecdsa-sha2-", b"sk-ssh-", b"sk-ecdsa-")):
         return "an SSH key, which belongs into allowed_signers behind the name of its owner"
@@ -171,10 +170,6 @@ _Headers = list[tuple[bytes, bytes]]
 
 
 def _split(kind: str, name: str, data: bytes) -> tuple[_Headers, bytes]:
-    """Return the headers of an object, and everything after them with the empty line.
-
-    Raises: SignatureError.
-    """
     if len(data) > OBJECT_BYTES:
         raise SignatureError(f"the {kind} exceeds the limit of {describe_bytes(OBJECT_BYTES)}; make it smaller")
     content = b"%s %d\0%s" % (kind.encode(), len(data), data)
@@ -197,7 +192,7 @@ def _split(kind: str, name: str, data: bytes) -> tuple[_Headers, bytes]:
 
 
 def _unsigned(headers: _Headers, rest: bytes) -> bytes:
-    """Return an object without the headers for signatures, which are made before these are added."""
+    # Signatures are made before these headers are added.
     kept = [(key, value) for key, value in headers if key not in _SIGNATURES.values()]
     return b"".join(b"%s %s\n" % (key, value.replace(b"\n", b"\n ")) for key, value in kept) + rest
 

@@ -86,7 +86,6 @@ def read_keys(secret: Mapping[str, bytes]) -> bytes:
 
 
 def _has_keys(text: bytes) -> bool:
-    """Whether a value is meant as keys, whatever its name."""
     if b"-----BEGIN PGP P" in text or text[8:12] == _KEYBOX:
         return True
     try:
@@ -96,7 +95,6 @@ def _has_keys(text: bytes) -> bool:
 
 
 def _read_blocks(text: bytes) -> list[bytes]:
-    """Return the blocks of public keys in a file, without armor. Raises: ValueError."""
     if text[8:12] == _KEYBOX:
         raise ValueError("is a keybox, which only GnuPG itself reads; write the keys with gpg --export --armor")
     if b"-----BEGIN " + _PRIVATE_KEYS in text:
@@ -114,7 +112,6 @@ def _read_blocks(text: bytes) -> list[bytes]:
 
 
 def _split_keys(block: bytes) -> list[tuple[bytes, bytes]]:
-    """Return each primary key, and it with all that belongs to it; none of an empty block, as of users without keys."""
     found: list[tuple[bytes, bytearray]] = []
     for tag, body, whole in _packets(block):
         if tag == _PUBLIC_KEY:
@@ -166,7 +163,6 @@ def without_subkeys(keyring: bytes, fingerprint: str) -> bytes:
 
 
 def _read_signature(text: bytes) -> bytes:
-    """Return the packet of a signature. Raises: SignatureError, also if there is other text around it."""
     whole = text.strip()
     if not (
         whole.startswith(b"-----BEGIN %s-----" % _OF_SIGNATURE) and whole.endswith(b"-----END %s-----" % _OF_SIGNATURE)
@@ -220,7 +216,7 @@ def _status_lines(status: str) -> Iterator[_Line]:
 
 
 def _check_validity(values: Sequence[str], types: Sequence[str], now: float) -> None:
-    """Check the values of VALIDSIG: fingerprint, date, time, …, hash algorithm, type of signature, primary key."""
+    # Fingerprint, date, time, …, hash algorithm, type of signature, primary key.
     if not values[2].isdecimal() or int(values[2]) > now + AHEAD_SECONDS:
         raise SignatureError(
             "the signature is from the future; correct the clock that it was made with, and sign it again"
@@ -232,7 +228,6 @@ def _check_validity(values: Sequence[str], types: Sequence[str], now: float) -> 
 
 
 def _check_expiry(lines: Sequence[_Line], signed: int) -> None:
-    """Check that the keys that have expired since, its own or the primary one, had not when it was signed."""
     told = {values[0] for keyword, values in lines if keyword == "KEYEXPIRED" and values}
     expired = told - {"0"}  # of a subkey that has no date itself
     if not expired or not all(when.isdecimal() and int(when) > signed for when in expired):
@@ -285,7 +280,6 @@ def _packets(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
 
 
 def _header(data: bytes, at: int) -> tuple[int, int, int]:
-    """Return type, size and start of the body of a packet. Raises: ValueError."""
     first, rest = data[at], data[at + 1 : at + 3]
     tag, start, octets = first & 0x3F, at + 2, 0
     if first & _NEW == _NEW and rest:

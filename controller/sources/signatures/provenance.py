@@ -88,7 +88,6 @@ def read_text(text: bytes) -> ChartArchive:
 
 
 def _values(node: yaml.Node | None) -> dict[str, yaml.Node]:
-    """Return the values of a mapping by their keys. Raises: YAMLError for anything else."""
     if not isinstance(node, yaml.MappingNode):
         raise yaml.YAMLError("no mapping")
     return {_text(key): value for key, value in node.value}
