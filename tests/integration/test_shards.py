@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 
 from rukpak.api import names
-from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.playground.cluster import ControlPlane
 from rukpak.controller.playground.processes import make_owned_folder, take_away
 from rukpak.controller.playground.settings import Settings
@@ -35,6 +34,7 @@ from tests.support.bundles import (
     new_world,
 )
 from tests.support.controller import Controller
+from tests.support.inside import ApiError
 from tests.support.registry import LocalRegistry
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
