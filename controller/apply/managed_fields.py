@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -28,7 +29,6 @@ from rukpak.controller.observe.records import (
     entries_of,
     entry_of,
     fields_of,
-    find_entry,
     is_of_another_owner,
 )
 from rukpak.controller.untrusted import text
@@ -145,7 +145,7 @@ def give_back(client: Client, path: str, replaced: Replaced) -> str:
 
 def take_over_entries(
     client: Client, resource: Resource, record: Record, owner: Owner, paths: Iterable[Path]
-) -> tuple[str, Tree]:
+) -> Mapping[str, Any]:
     """Make the entries of the owner of an object ours, so that our next apply replaces its marks and its fields.
 
     Nothing else changes, so that until that apply it still has an owner. What was taken over before it is not written
@@ -158,25 +158,23 @@ def take_over_entries(
         owner: the BundleDeployment that takes it over.
         paths: of fields that are ignored.
 
-    Returns: the resourceVersion after that, and the fields that our entry has then.
+    Returns: the object after that.
     Raises: ApiError, a 409 if the object has changed since it was judged; ValueError for a part of an atomic field.
     """
     path = resource.path(record.key.namespace, record.key.name)
-    metadata = _read(client, path)
-    entries = inherited_entries(metadata, record, owner.name, resource.api_version)
+    live = client.get(path).value
+    entries = inherited_entries(live["metadata"], record, owner.name, resource.api_version)
     entries = left_fields({"metadata": {"managedFields": entries}}, paths, owner.name) or entries
-    ours = fields_of(find_entry(entries, names.field_manager(owner.name)))
     patch: dict[str, Any] = {"resourceVersion": record.resource_version, "managedFields": entries}
     if record.shard and not owner.shard:
         patch["labels"] = {names.OWNER_SHARD: None}  # the shard's controller may have set it, as another manager
-    if entries == _entries(metadata) and "labels" not in patch:
-        return record.resource_version, ours
-    version: str = client.merge_patch(path, {"metadata": patch}, metadata=True).value["metadata"]["resourceVersion"]
-    return version, ours
+    if entries == entries_of(live) and "labels" not in patch:
+        return {**live, "metadata": {**live["metadata"], "resourceVersion": record.resource_version}}
+    return {**live, "metadata": client.merge_patch(path, {"metadata": patch}, metadata=True).value["metadata"]}
 
 
-def claim(client: Client, path: str, value: Mapping[str, Any], manager: str, fields: Tree) -> str:
-    """Move fields that nobody owns into our entry, so that our next apply removes them; returns the resourceVersion.
+def claim(client: Client, path: str, value: Mapping[str, Any], manager: str, fields: Tree) -> Mapping[str, Any]:
+    """Move fields that nobody owns into our entry, so that our next apply removes them.
 
     Args:
         client: sends.
@@ -185,14 +183,14 @@ def claim(client: Client, path: str, value: Mapping[str, Any], manager: str, fie
         manager: our field manager.
         fields: to move.
 
+    Returns: the object after that.
     Raises: ApiError; a 409 if the object has changed since.
     """
     entries = [
         {**entry, "fieldsV1": united_trees(fields_of(entry), fields)} if entry is entry_of(value, manager) else entry
         for entry in entries_of(value)
     ]
-    version: str = _write_entries(client, path, value["metadata"], entries)["resourceVersion"]
-    return version
+    return {**value, "metadata": _write_entries(client, path, value["metadata"], entries)}
 
 
 def disclaim(client: Client, path: str, manager: str, fields: Tree) -> None:
@@ -209,55 +207,78 @@ def disclaim(client: Client, path: str, manager: str, fields: Tree) -> None:
     _write_entries(client, path, metadata, [entry for entry in entries if entry != ours or entry["fieldsV1"]])
 
 
-def find_taken(
-    client: Client, resource: Resource, live: Mapping[str, Any], body: Mapping[str, Any], manager: str
-) -> Tree:
+class Probe:
+    """Tells what an object would be if it were new, by a dry run under another name.
+
+    The new object has defaults, and what admission writes, but not what only one object of its kind can have.
+    """
+
+    def __init__(self, client: Client, resource: Resource, body: Mapping[str, Any], manager: str) -> None:
+        """Send nothing yet.
+
+        Args:
+            client: sends.
+            resource: of the object.
+            body: the object as it is applied.
+            manager: our field manager.
+        """
+        self._client, self._resource, self._body, self._manager = client, resource, body, manager
+
+    @cached_property
+    def made(self) -> Mapping[str, Any] | None:
+        """The new object; None if it is refused."""
+        return self.make_another()
+
+    def make_another(self) -> Mapping[str, Any] | None:
+        """Return one more new object, in which what is generated differs; None if it is refused."""
+        body, kind = self._body, (self._resource.group, self._resource.kind)
+        free = without_values(body, held_by(body, kind))
+        unbound = {name: value for name, value in free["metadata"].items() if name not in ("uid", "resourceVersion")}
+        path = self._resource.path(unbound.get("namespace", ""), PROBE)
+        new = {**free, "metadata": {**unbound, "name": PROBE}}
+        try:
+            reply = self._client.apply(path, new, manager=self._manager, force=False, dry_run=True, metadata=False)
+        except ApiError:
+            return None
+        made: Mapping[str, Any] = reply.value
+        return made
+
+
+def find_taken(live: Mapping[str, Any], body: Mapping[str, Any], probe: Probe) -> Tree:
     """Return what is removed from an object that is adopted; defaults and what admission writes are not.
 
-    Which these are shows, where no tool has recorded what it applied, a new object (`make_probe`). If that is refused,
-    all is taken: defaults come back by themselves.
+    Which these are shows, where no tool has recorded what it applied, a new object. If that is refused, all is taken:
+    defaults come back by themselves.
     """
     taken, is_mixed = taken_fields(live, body)
-    made = make_probe(client, resource, body, manager) if taken and is_mixed else None
+    made = probe.made if taken and is_mixed else None
     if made is None:
         return taken
     unset = outside(taken, made)
     changed = without_tree(differing(taken, live, made), unset)
-    again = make_probe(client, resource, body, manager) if changed else None
+    again = probe.make_another() if changed else None
     if again is not None:
         # What is another one in each new object was generated, and would be lost.
         changed = without_tree(changed, differing(changed, made, again))
     return united_trees(unset, changed)
 
 
-def make_probe(client: Client, resource: Resource, body: Mapping[str, Any], manager: str) -> Mapping[str, Any] | None:
-    """Return an object as it would be if it were new, by a dry run under another name; None if that is refused.
-
-    It has defaults, and what admission writes, but not what only one object of its kind can have.
-    """
-    free = without_values(body, held_by(body, (resource.group, resource.kind)))
-    unbound = {name: value for name, value in free["metadata"].items() if name not in ("uid", "resourceVersion")}
-    path = resource.path(unbound.get("namespace", ""), PROBE)
-    probe = {**free, "metadata": {**unbound, "name": PROBE}}
-    try:
-        made: Mapping[str, Any] = client.apply(
-            path, probe, manager=manager, force=False, dry_run=True, metadata=False
-        ).value
-    except ApiError:
-        return None
-    return made
-
-
-def empty_maps(client: Client, path: str, body: Mapping[str, Any], manager: str) -> str | None:
+def empty_maps(client: Client, path: str, body: Mapping[str, Any], live: Mapping[str, Any], manager: str) -> str | None:
     """Empty the maps of an object that an apply sets empty, and all of whose fields it would remove.
 
     The apply alone would leave null instead: a CustomResourceDefinition refuses that, and of a built-in kind the map
     would be gone, which is something else (a selector that matches everything). No other client's fields are touched.
 
+    Args:
+        client: sends.
+        path: of the object.
+        body: the object as it is applied.
+        live: the object as it is on the cluster, with managedFields.
+        manager: our field manager.
+
     Returns: the resourceVersion after that; None if there are none.
     Raises: ApiError; a 409 if the object has changed since it was read.
     """
-    live = client.get(path).value
     if live["metadata"].get("uid") != body["metadata"].get("uid", live["metadata"].get("uid")):
         return None
     pointers = list(emptied(live, body, fields_of(entry_of(live, manager))))

@@ -43,7 +43,7 @@ from rukpak.controller.apply.drift import (
 from rukpak.controller.apply.execute import AccessReviewer
 from rukpak.controller.apply.holders import Refused, Trials, find_dropped, may_be_deleted, read_replaced
 from rukpak.controller.apply.ledger import Ledger
-from rukpak.controller.apply.managed_fields import claimed_fields, emptied, find_taken, make_probe, parse_field
+from rukpak.controller.apply.managed_fields import Probe, claimed_fields, emptied, find_taken, parse_field
 from rukpak.controller.apply.ownership import (
     Disposal,
     Giver,
@@ -451,7 +451,8 @@ class DryRun:
         live = pass_on(live, self._passing_on)
         record, before = project(live, target.key.group, target.key.kind), self._reduced.get(target.key)
         is_taken = is_adopted and record.passed_on and not was_applied(record, self._owner)
-        taken = find_taken(self._client, resource, live, body, self._manager) if is_taken else {}
+        probe = Probe(self._client, resource, body, self._manager)
+        taken = find_taken(live, body, probe) if is_taken else {}
         ours = fields_of(entry_of(live, self._manager))
         if leftovers.empties(is_taken or before, body) and any(emptied(live, body, united_trees(ours, taken))):
             # An apply would leave null there, so the controller sends two requests.
@@ -465,11 +466,10 @@ class DryRun:
             return self._explain(target, resource, live, error)
         kept: Tree = {}
         if taken:
-            taken, kept = self._split_taken(target, resource, live, body, taken)
+            taken, kept = self._split_taken(target, resource, live, taken, probe)
             after = pruned(after, taken)
         elif before and (left := leftovers.find_left(after, before, body)):
-            made = make_probe(self._client, resource, body, self._manager)
-            left = differing(left, after, made) if made else left
+            left = differing(left, after, probe.made) if probe.made else left
             # What was ours, the apply has removed, and the API server has brought back.
             kept = united_trees(leftovers.split_retained(left, target.key)[0], common_tree(left, ours))
             after = pruned(after, without_tree(left, kept))
@@ -477,7 +477,7 @@ class DryRun:
         return _difference(target, Change.CHANGED, live, after)
 
     def _split_taken(
-        self, target: Target, resource: Resource, live: Manifest, body: Manifest, taken: Tree
+        self, target: Target, resource: Resource, live: Manifest, taken: Tree, probe: Probe
     ) -> tuple[Tree, Tree]:
         """Return what goes with the adoption of an object, and what the API server keeps of it without a refusal."""
         without = pruned(live, taken)
@@ -492,8 +492,7 @@ class DryRun:
                 return without_tree(taken, refused_part(taken, causes)), {}
             return taken, {}
         still = inside({name: child for name, child in taken.items() if name != "f:metadata"}, changed)
-        made = make_probe(self._client, resource, body, self._manager) if still else None
-        kept = leftovers.find_kept(still, changed, made, target.key)
+        kept = leftovers.find_kept(still, changed, probe.made if still else None, target.key)
         return without_tree(taken, kept), kept
 
     def _read(self, target: Target, resource: Resource) -> Manifest:

@@ -11,6 +11,8 @@ import pytest
 from rukpak.controller.apply.leftovers import (
     LAST_APPLIED,
     describe_left,
+    drops,
+    empties,
     find_left,
     is_about_left,
     object_in,
@@ -18,7 +20,6 @@ from rukpak.controller.apply.leftovers import (
     still_left,
     taken_fields,
 )
-from rukpak.controller.apply.trees import pruned, refused_part
 from rukpak.controller.observe.records import ObjectKey
 
 LEAF: dict[str, Any] = {}
@@ -113,6 +114,51 @@ def test_what_is_left_of_the_revision_before(case: Left) -> None:
     assert found == ({"f:spec": {"f:x": case.found}} if case.found else {})
 
 
+class Changed(NamedTuple):
+    name: str
+    before: Any
+    after: Any
+    drops: bool = False
+    empties: bool = False
+
+
+CHANGED = [
+    Changed("nothing", {"a": {"b": 1}}, {"a": {"b": 1}}),
+    Changed("another value", {"a": 1}, {"a": 2}),
+    Changed("a field that is new", {"a": 1}, {"a": 1, "b": 1}),
+    Changed("a field that is gone", {"a": {"b": 1, "c": 1}}, {"a": {"b": 1}}, drops=True),
+    Changed("a map that is gone", {"a": {"b": 1}, "c": 1}, {"c": 1}, drops=True),
+    Changed("a map that becomes empty", {"a": {"b": 1}}, {"a": {}}, drops=True, empties=True),
+    Changed("a map that was empty", {"a": {}}, {"a": {}}),
+    Changed("an empty map that is new", {}, {"a": {}}),
+    Changed("an empty map instead of a value", {"a": 1}, {"a": {}}, empties=True),
+    Changed("an empty map instead of null", {"a": None}, {"a": {}}),
+    Changed("an empty map below one that is new", {"a": 1}, {"a": 1, "b": {"c": {}}}),
+    Changed("another order", ["a", "b"], ["b", "a"], drops=True),
+    Changed("an empty map in an item of a list that changes", {"l": [{"name": "a", "m": {"x": 1}}]},
+            {"l": [{"name": "a", "m": {}}]}, drops=True, empties=True),
+    Changed("an empty map in an item of a list that stays", {"l": [{"m": {}}]}, {"l": [{"m": {}}]}),
+    Changed("an empty map in an item of a list that is new", {}, {"l": [{"m": {}}]}),
+    Changed("a list that becomes empty", {"l": [1]}, {"l": []}, drops=True),
+    Changed("a list that was empty", {"l": []}, {"l": [{"m": {}}]}, drops=True),
+    Changed("a list instead of a map", {"a": {"b": 1}}, {"a": [1]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CHANGED, ids=attrgetter("name"))
+def test_whether_a_revision_may_lack_something_or_leave_a_map_empty(case: Changed) -> None:
+    assert drops(case.before, case.after) is case.drops
+    assert empties(case.before, case.after) is case.empties
+
+
+@pytest.mark.parametrize(
+    ("after", "found"),
+    [({"a": {}}, True), ({"a": {"b": {}}}, True), ({"l": [{"m": {}}]}, True), ({"a": 1, "l": []}, False)],
+)
+def test_of_an_object_of_which_nothing_is_known_each_empty_map_counts(after: dict[str, Any], *, found: bool) -> None:
+    assert empties(True, after) is found
+
+
 def test_a_warning_names_field_and_value_and_ends_when_the_bundle_sets_it() -> None:
     ports = {'k:{"port":80,"protocol":"TCP"}': {"f:nodePort": LEAF}}
     kept, rest = split_retained({"f:spec": {"f:clusterIP": LEAF, "f:ports": ports, "f:other": LEAF}}, KEY)
@@ -175,14 +221,3 @@ def test_what_of_a_warning_still_holds(case: Still) -> None:
     entry = {"manager": "x", "operation": "Update", "fieldsV1": {"f:spec": case.owned} if case.owned else {}}
     found = still_left(warning, {"metadata": {"managedFields": [entry]}, "spec": case.spec})
     assert found == (f"{head}{case.says}; remove it" if case.says else "")
-
-
-def test_a_refusal_concerns_the_fields_that_it_names() -> None:
-    tree = {**LABELS, "f:spec": {"f:template": {"f:spec": LEAF}}}
-    assert refused_part(tree, [("spec", "template")]) == {"f:spec": {"f:template": {"f:spec": LEAF}}}
-    assert refused_part(tree, [("spec", "other")]) == tree
-
-
-def test_an_object_without_what_is_taken() -> None:
-    tree = {"f:list": {'k:{"name":"a"}': ITEM, 'k:{"name":"b"}': {"f:value": LEAF}}, "f:map": {".": LEAF, "f:a": LEAF}}
-    assert pruned({"list": [A, B], "map": {"a": 1}}, tree) == {"list": [{"name": "b"}]}
