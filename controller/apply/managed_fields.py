@@ -17,9 +17,9 @@ from typing import Any
 from rukpak.api import names
 from rukpak.controller.apply.drift import DEFAULT_KEYS, MOST_SHAPES, Path, UnclaimedItems, identity_of, merge_keys
 from rukpak.controller.apply.holders import held_by, without_values
-from rukpak.controller.apply.leftovers import LAST_APPLIED, taken_fields
+from rukpak.controller.apply.leftovers import LAST_APPLIED, keeps_empty_lists, taken_fields
 from rukpak.controller.apply.ownership import Owner, is_always_replaced
-from rukpak.controller.apply.trees import differing, outside, pruned, united_trees, without_tree
+from rukpak.controller.apply.trees import differing, outside, pruned, united_trees, unshared, without_tree
 from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.resources import Resource
 from rukpak.controller.observe.records import (
@@ -264,7 +264,7 @@ def find_taken(live: Mapping[str, Any], body: Mapping[str, Any], probe: Probe) -
 
 
 def empty_maps(client: Client, path: str, body: Mapping[str, Any], live: Mapping[str, Any], manager: str) -> str | None:
-    """Empty the maps of an object that an apply sets empty, and all of whose fields it would remove.
+    """Empty the maps and lists of an object that an apply sets empty, and all of whose fields or items it would remove.
 
     The apply alone would leave null instead: a CustomResourceDefinition refuses that, and of a built-in kind the map
     would be gone, which is something else (a selector that matches everything). No other client's fields are touched.
@@ -281,33 +281,44 @@ def empty_maps(client: Client, path: str, body: Mapping[str, Any], live: Mapping
     """
     if live["metadata"].get("uid") != body["metadata"].get("uid", live["metadata"].get("uid")):
         return None
-    pointers = list(emptied(live, body, fields_of(entry_of(live, manager))))
+    theirs: Tree = {}
+    for entry in entries_of(live):
+        theirs = theirs if entry.get("manager") == manager else united_trees(theirs, fields_of(entry))
+    pointers = list(emptied(live, body, unshared(fields_of(entry_of(live, manager)), theirs)))
     if not pointers:
         return None
     unchanged = {"op": "replace", "path": "/metadata/resourceVersion", "value": live["metadata"]["resourceVersion"]}
-    operations = [unchanged, *({"op": "replace", "path": pointer, "value": {}} for pointer in pointers)]
+    operations = [unchanged, *({"op": "replace", "path": path, "value": value} for path, value in pointers)]
     version: str = client.json_patch(path, operations, manager=manager).value["metadata"]["resourceVersion"]
     return version
 
 
-def emptied(live: Any, body: Any, ours: Tree, pointer: str = "") -> Iterator[str]:
-    """Yield the JSON pointers of the maps that an apply sets empty, and all of whose fields it would remove. Pure.
+def emptied(live: Mapping[str, Any], body: Mapping[str, Any], ours: Tree) -> Iterator[tuple[str, Any]]:
+    """Yield the JSON pointers of the maps and lists that an apply sets empty, and that have nothing but what is ours.
+
+    Pure.
 
     Args:
         live: the object as it is on the cluster.
         body: the object as it is applied.
         ours: the fields of our entry.
-        pointer: to them.
+
+    Returns: also the empty value of each.
     """
-    if isinstance(live, dict) and isinstance(body, dict):
-        if live and not body and ours.keys() - {"."} and not pruned(live, ours):
-            yield pointer
+    found = _emptied(live, body, ours, "")
+    return found if keeps_empty_lists(body) else ((pointer, value) for pointer, value in found if value == {})
+
+
+def _emptied(live: Any, body: Any, ours: Tree, pointer: str) -> Iterator[tuple[str, Any]]:
+    if type(live) is type(body) and body in ({}, []) and live and ours.keys() - {"."} and not pruned(live, ours):
+        yield pointer, body
+    elif isinstance(live, dict) and isinstance(body, dict):
         for name in body.keys() & live.keys():
             step = name.replace("~", "~0").replace("/", "~1")
-            yield from emptied(live[name], body[name], ours.get(f"f:{name}", {}), f"{pointer}/{step}")
+            yield from _emptied(live[name], body[name], ours.get(f"f:{name}", {}), f"{pointer}/{step}")
     elif isinstance(live, list) and isinstance(body, list):
         for name, item, place in _paired(body, live, ours):
-            yield from emptied(live[place], item, ours[name], f"{pointer}/{place}")
+            yield from _emptied(live[place], item, ours[name], f"{pointer}/{place}")
 
 
 def drop_replaced_entries(

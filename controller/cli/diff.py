@@ -436,9 +436,12 @@ class DryRun:
                 return replace(refused, origin=name_origin(live, self._options.install_namespace))
             case Action.AWAIT:
                 return _as_rendered(target, Change.RECREATED, "it is being deleted")
-        if untried := _why_untried(task):
-            return self._overlay(target, live, *untried)
         body = self._make_body(target, live)
+        if untried := _why_untried(task):
+            live = pass_on(live, self._passing_on)
+            takes = task.evicts and self._takes_fields(target, live)
+            taken = find_taken(live, body, Probe(self._client, resource, body, self._manager)) if takes else {}
+            return self._overlay(target, live, *untried, taken=taken)
         if task.action is Action.COMPARE and is_claimed(live, body, self._manager):
             return _difference(target, Change.NONE, None, None)  # the controller would send nothing, either
         made = self._try(target, resource, live, body, is_adopted=task.action is Action.TAKE_BACK)
@@ -449,15 +452,14 @@ class DryRun:
         self, target: Target, resource: Resource, live: Manifest, body: Manifest, *, is_adopted: bool
     ) -> Difference:
         live = pass_on(live, self._passing_on)
-        record, before = project(live, target.key.group, target.key.kind), self._reduced.get(target.key)
-        is_taken = is_adopted and record.passed_on and not was_applied(record, self._owner)
+        before, is_taken = self._reduced.get(target.key), is_adopted and self._takes_fields(target, live)
         probe = Probe(self._client, resource, body, self._manager)
         taken = find_taken(live, body, probe) if is_taken else {}
         ours = fields_of(entry_of(live, self._manager))
         if leftovers.empties(is_taken or before, body) and any(emptied(live, body, united_trees(ours, taken))):
             # An apply would leave null there, so the controller sends two requests.
             after = overlay(pruned(live, taken), body, self._manager)
-            return _difference(target, Change.CHANGED, live, after, "computed, since a map becomes empty")
+            return _difference(target, Change.CHANGED, live, after, "computed, since a map or list becomes empty")
         try:
             after = self._apply(target, resource, body, force=True).value
             if after["metadata"].get("resourceVersion") != live["metadata"].get("resourceVersion"):
@@ -475,6 +477,11 @@ class DryRun:
             after = pruned(after, without_tree(left, kept))
         self._problems += leftovers.describe_left(target.key, after, kept, leftovers.KEPT, conceals=False)
         return _difference(target, Change.CHANGED, live, after)
+
+    def _takes_fields(self, target: Target, live: Manifest) -> bool:
+        """Whether fields of earlier managers go with the adoption of an object."""
+        record = project(live, target.key.group, target.key.kind)
+        return record.passed_on and not was_applied(record, self._owner)
 
     def _split_taken(
         self, target: Target, resource: Resource, live: Manifest, taken: Tree, probe: Probe
@@ -607,9 +614,19 @@ class DryRun:
             return _difference(target, Change.NONE, None, None)
         return self._overlay(target, live, "computed, since you may not apply it")
 
-    def _overlay(self, target: Target, live: Manifest, note: str, manager: str = "") -> Difference:
-        """Compare by computing; `manager` is the one that applied the object before, if it is not ours."""
-        after = overlay(live, self._make_body(target, live), manager or self._manager)
+    def _overlay(
+        self, target: Target, live: Manifest, note: str, manager: str = "", taken: Tree | None = None
+    ) -> Difference:
+        """Compare by computing.
+
+        Args:
+            target: the object that is wanted.
+            live: the object.
+            note: why it is computed.
+            manager: the one that applied the object before, if it is not ours.
+            taken: what goes with its adoption.
+        """
+        after = overlay(pruned(live, taken or {}), self._make_body(target, live), manager or self._manager)
         return _difference(target, Change.CHANGED, live, after, note)
 
     # beside the objects

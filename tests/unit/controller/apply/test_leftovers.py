@@ -80,6 +80,17 @@ def test_what_kubectl_has_not_recorded_was_written_by_admission(recorded: dict[s
     assert (bool(taken), is_mixed) == (is_taken, False)
 
 
+@pytest.mark.parametrize("written", ["data", "stringData"])
+def test_what_kubectl_has_recorded_of_a_secret_goes_in_whichever_field_it_was_written(written: str) -> None:
+    fields = {"f:data": {".": LEAF, "f:old": LEAF, "f:injected": LEAF}}
+    entry = {"manager": "kubectl-client-side-apply", "operation": "Update", "apiVersion": "v1", "fieldsV1": fields}
+    recorded = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, written: {"old": "b"}}
+    metadata = {"annotations": {LAST_APPLIED: json.dumps(recorded)}, "managedFields": [entry]}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"old": "Yg==", "injected": "Yg=="}}
+    taken, _ = taken_fields(secret, {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "data": {}})
+    assert taken == {"f:data": {"f:old": LEAF}}
+
+
 class Left(NamedTuple):
     name: str
     before: Any
@@ -139,23 +150,32 @@ CHANGED = [
             {"l": [{"name": "a", "m": {}}]}, drops=True, empties=True),
     Changed("an empty map in an item of a list that stays", {"l": [{"m": {}}]}, {"l": [{"m": {}}]}),
     Changed("an empty map in an item of a list that is new", {}, {"l": [{"m": {}}]}),
-    Changed("a list that becomes empty", {"l": [1]}, {"l": []}, drops=True),
+    Changed("a list that becomes empty", {"l": [1]}, {"l": []}, drops=True, empties=True),
+    Changed("a list that stays empty", {"l": []}, {"l": []}),
     Changed("a list that was empty", {"l": []}, {"l": [{"m": {}}]}, drops=True),
     Changed("a list instead of a map", {"a": {"b": 1}}, {"a": [1]}),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CHANGED, ids=attrgetter("name"))
-def test_whether_a_revision_may_lack_something_or_leave_a_map_empty(case: Changed) -> None:
+def test_whether_a_revision_may_lack_something_or_leave_something_empty(case: Changed) -> None:
     assert drops(case.before, case.after) is case.drops
     assert empties(case.before, case.after) is case.empties
 
 
 @pytest.mark.parametrize(
     ("after", "found"),
-    [({"a": {}}, True), ({"a": {"b": {}}}, True), ({"l": [{"m": {}}]}, True), ({"a": 1, "l": []}, False)],
+    [
+        ({"a": {}}, True),
+        ({"a": {"b": {}}}, True),
+        ({"l": [{"m": {}}]}, True),
+        ({"a": 1, "l": []}, True),
+        ({"a": 1, "l": [1]}, False),
+    ],
 )
-def test_of_an_object_of_which_nothing_is_known_each_empty_map_counts(after: dict[str, Any], *, found: bool) -> None:
+def test_of_an_object_of_which_nothing_is_known_each_empty_map_and_list_counts(
+    after: dict[str, Any], *, found: bool
+) -> None:
     assert empties(True, after) is found
 
 

@@ -393,30 +393,66 @@ class Emptied(NamedTuple):
     live: Any
     body: Any
     ours: dict[str, Any]
-    pointers: list[str]
+    pointers: dict[str, Any]
 
 
 ALL_OF_M: dict[str, Any] = {"f:m": {".": {}, "f:a": {}}}
+ALL_OF_L: dict[str, Any] = {"f:l": {'k:{"name":"y"}': {".": {}, "f:name": {}}}}
+Y = {"name": "y"}
 EMPTIED = [
-    Emptied("whose fields are all ours", {"m": {"a": 1}}, {"m": {}}, {"f:m": {"f:a": {}}}, ["/m"]),
-    Emptied("which is ours itself", {"m": {"a": 1}}, {"m": {}}, ALL_OF_M, ["/m"]),
-    Emptied("not one that somebody else has a field in", {"m": {"a": 1, "b": 1}}, {"m": {}}, ALL_OF_M, []),
-    Emptied("not one that is atomic: it is replaced", {"m": {"a": 1}}, {"m": {}}, {"f:m": {}}, []),
-    Emptied("not one that is empty", {"m": {}}, {"m": {}}, ALL_OF_M, []),
-    Emptied("not one that is gone", {}, {"m": {}}, ALL_OF_M, []),
-    Emptied("not one that is removed", {"m": {"a": 1}, "b": 1}, {"b": 1}, {**ALL_OF_M, "f:b": {}}, []),
-    Emptied("not one that keeps a field", {"m": {"a": 1, "b": 1}}, {"m": {"b": 1}}, ALL_OF_M, []),
-    Emptied("below another one", {"n": {"m": {"a": 1}}}, {"n": {"m": {}}}, {"f:n": ALL_OF_M}, ["/n/m"]),
-    Emptied("with a slash in its name", {"a/b~": {"a": 1}}, {"a/b~": {}}, {"f:a/b~": {"f:a": {}}}, ["/a~1b~0"]),
-    Emptied("in an item, wherever it is on the cluster",
-            {"l": [{"name": "x"}, {"name": "y", "m": {"a": 1}}]}, {"l": [{"name": "y", "m": {}}]},
-            {"f:l": {'k:{"name":"y"}': {".": {}, "f:name": {}, **ALL_OF_M}}}, ["/l/1/m"]),
+    Emptied("a map whose fields are all ours", {"m": {"a": 1}}, {"m": {}}, {"f:m": {"f:a": {}}}, {"/m": {}}),
+    Emptied("a map which is ours itself", {"m": {"a": 1}}, {"m": {}}, ALL_OF_M, {"/m": {}}),
+    Emptied("not one that somebody else has a field in", {"m": {"a": 1, "b": 1}}, {"m": {}}, ALL_OF_M, {}),
+    Emptied("not one that is atomic: it is replaced", {"m": {"a": 1}}, {"m": {}}, {"f:m": {}}, {}),
+    Emptied("not one that is empty", {"m": {}}, {"m": {}}, ALL_OF_M, {}),
+    Emptied("not one that is gone", {}, {"m": {}}, ALL_OF_M, {}),
+    Emptied("not one that is removed", {"m": {"a": 1}, "b": 1}, {"b": 1}, {**ALL_OF_M, "f:b": {}}, {}),
+    Emptied("not one that keeps a field", {"m": {"a": 1, "b": 1}}, {"m": {"b": 1}}, ALL_OF_M, {}),
+    Emptied("a map below another one", {"n": {"m": {"a": 1}}}, {"n": {"m": {}}}, {"f:n": ALL_OF_M}, {"/n/m": {}}),
+    Emptied("one with a slash in its name", {"a/b~": {"a": 1}}, {"a/b~": {}}, {"f:a/b~": {"f:a": {}}},
+            {"/a~1b~0": {}}),
+    Emptied("a map in an item, wherever it is on the cluster",
+            {"l": [{"name": "x"}, {**Y, "m": {"a": 1}}]}, {"l": [{**Y, "m": {}}]},
+            {"f:l": {'k:{"name":"y"}': {".": {}, "f:name": {}, **ALL_OF_M}}}, {"/l/1/m": {}}),
+    Emptied("a list with keys", {"l": [Y]}, {"l": []}, ALL_OF_L, {"/l": []}),
+    Emptied("not one with an item of somebody else's", {"l": [Y, {"name": "x"}]}, {"l": []}, ALL_OF_L, {}),
+    Emptied("a set", {"s": ["a"]}, {"s": []}, {"f:s": {'v:"a"': {}}}, {"/s": []}),
+    Emptied("not a list that is atomic", {"s": ["a"]}, {"s": []}, {"f:s": {}}, {}),
+    Emptied("a list in an item of another one",
+            {"l": [{**Y, "s": ["a"]}]}, {"l": [{**Y, "s": []}]},
+            {"f:l": {'k:{"name":"y"}': {".": {}, "f:name": {}, "f:s": {'v:"a"': {}}}}}, {"/l/0/s": []}),
+    Emptied("not a list instead of a map", {"m": {"a": 1}}, {"m": []}, ALL_OF_M, {}),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", EMPTIED, ids=attrgetter("name"))
-def test_which_maps_are_emptied_before_an_apply(case: Emptied) -> None:
-    assert list(emptied(case.live, case.body, case.ours)) == case.pointers
+def test_which_maps_and_lists_are_emptied_before_an_apply(case: Emptied) -> None:
+    custom, built_in = ({"apiVersion": version, **case.body} for version in ("example.com/v1", "apps/v1"))
+    assert dict(emptied(case.live, custom, case.ours)) == case.pointers
+    # A built-in kind leaves out an empty list.
+    assert dict(emptied(case.live, built_in, case.ours)) == {k: v for k, v in case.pointers.items() if v == {}}
+
+
+@pytest.mark.parametrize(
+    ("manager", "theirs", "is_emptied"),
+    [
+        ("x", {"f:data": {"f:a": {}}}, False),
+        ("x", {"f:data": {}}, False),
+        ("x", {"f:metadata": {}}, True),
+        (OURS, {"f:data": {"f:a": {}}}, True),
+    ],
+    ids=["a field of it", "the map as a whole", "something else", "what was ours before"],
+)
+def test_a_map_is_emptied_unless_somebody_else_has_set(
+    manager: str, theirs: dict[str, Any], *, is_emptied: bool
+) -> None:
+    cluster = FakeCluster(CONFIG_MAPS)
+    entries = [entry(OURS, {"f:data": {"f:a": {}}}, "Apply"), entry(manager, theirs)]
+    metadata = {"name": "a", "namespace": "shop", "managedFields": entries}
+    live = cluster.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "1"}})
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {}}
+    found = empty_maps(cluster.client, CONFIG_MAPS.path("shop", "a"), body, live, OURS)
+    assert (found is not None) is is_emptied
 
 
 @pytest.mark.parametrize(

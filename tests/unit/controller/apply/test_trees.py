@@ -16,6 +16,7 @@ from rukpak.controller.apply.trees import (
     pruned,
     refused_part,
     united_trees,
+    unshared,
     without_path,
     without_tree,
 )
@@ -179,3 +180,23 @@ REFUSED: list[tuple[str, list[tuple[str | int, ...]], Tree]] = [
 @pytest.mark.parametrize(("fields", "found"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED])
 def test_a_refusal_is_about_the_fields_that_it_names(fields: list[tuple[str | int, ...]], found: Tree) -> None:
     assert refused_part(PORTS, fields) == found
+
+
+UNSHARED: list[tuple[str, Tree, Tree, Tree]] = [
+    ("what another one lacks", {"f:a": LEAF}, {"f:b": LEAF}, {"f:a": LEAF}),
+    ("nothing that it has", {"f:a": LEAF}, {"f:a": LEAF}, {}),
+    ("nothing below what it has as a whole", {"f:m": {"f:a": LEAF}}, {"f:m": LEAF}, {}),
+    ("nothing that it has a part of", {"f:m": LEAF}, {"f:m": {"f:a": LEAF}}, {}),
+    ("the other fields of a map, but not the map", {"f:m": {".": LEAF, "f:a": LEAF, "f:b": LEAF}},
+     {"f:m": {"f:b": LEAF}}, {"f:m": {"f:a": LEAF}}),
+    ("no item that it has a field in", {"f:l": {A: ITEM}}, {"f:l": {A: {"f:more": LEAF}}},
+     {"f:l": {A: {"f:name": LEAF, "f:value": LEAF}}}),
+    ("the other items", {"f:l": {A: ITEM, B: ITEM}}, {"f:l": {B: ITEM}}, {"f:l": {A: ITEM}}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("tree", "other", "found"), [case[1:] for case in UNSHARED], ids=[case[0] for case in UNSHARED]
+)
+def test_the_part_of_a_tree_that_is_of_nobody_else(tree: Tree, other: Tree, found: Tree) -> None:
+    assert unshared(tree, other) == found
