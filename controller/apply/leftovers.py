@@ -66,13 +66,19 @@ def taken_fields(live: Mapping[str, Any], body: Mapping[str, Any]) -> tuple[Tree
         body: the object as it is applied.
     """
     recorded = last_applied(mapping(live, "metadata"))
-    applied = _as_stored(recorded) if recorded and recorded.get("kind") == live.get("kind") else None
+    applied = recorded if recorded and recorded.get("kind") == live.get("kind") else None
+    is_secret = (live.get("apiVersion"), live.get("kind")) == ("v1", "Secret")
+    if applied and is_secret:  # the API server makes data of stringData
+        applied = {**applied, "data": {**mapping(applied, "data"), **mapping(applied, "stringData")}}
     found: Tree = {}
     is_mixed = False
     for entry in entries_of(live):
         if not is_passed_on(entry):
             continue
-        surplus = outside(inside(_takeable(fields_of(entry), body), live), body)
+        fields = fields_of(entry)
+        if is_secret and "f:stringData" in fields:
+            fields = united_trees(fields, {"f:data": fields["f:stringData"]})
+        surplus = outside(inside(_takeable(fields, body), live), body)
         if entry.get("operation") == "Update" and entry.get("manager") == _CLIENT_SIDE and applied is not None:
             surplus = inside(surplus, applied)
         elif surplus and entry.get("operation") == "Update":
@@ -81,10 +87,9 @@ def taken_fields(live: Mapping[str, Any], body: Mapping[str, Any]) -> tuple[Tree
     return found, is_mixed
 
 
-def _as_stored(applied: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a manifest with the fields that the API server has made of it: of stringData it makes data."""
-    written = mapping(applied, "stringData")
-    return {**applied, "data": {**mapping(applied, "data"), **written}} if written else applied
+def is_converted(live: Mapping[str, Any]) -> bool:
+    """Whether earlier managers of an object have set fields of another version of its kind, which may be other ones."""
+    return any(is_passed_on(each) and each.get("apiVersion") != live.get("apiVersion") for each in entries_of(live))
 
 
 def adopted_entries(live: Mapping[str, Any], taken: Tree, manager: str, api_version: str) -> list[Entry]:

@@ -137,11 +137,23 @@ class ApplyRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Adopted:
+    """An object whose earlier owner's fields were made ours."""
+
+    live: Mapping[str, Any]
+    """The object after that."""
+    is_converted: bool = False
+    """Whether some of them are fields of another version of its kind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
     """An object that nothing prevents from being applied."""
 
     body: Mapping[str, Any]
     """As it is sent, bound to the object that was judged."""
+    before: Mapping[str, Any] | None
+    """What it was, if it may have more of that after the apply than this revision and others have set."""
     inherited: Tree
     """The fields of an earlier owner that the apply removes."""
     probe: Probe
@@ -156,12 +168,13 @@ def prepare(request: ApplyRequest, body: dict[str, Any]) -> Prepared:
     task, record = request.task, request.task.record
     owner, ignored = request.options.owner, task.target.ignored.paths
     probe = Probe(request.client, request.resource, body, request.manager)
-    adopted: Mapping[str, Any] | None = None
+    adopted: Adopted | None = None
     try:
         with _reporting_atomic(task.target.key):
             if task.action is Action.TAKE_OVER and record:
-                adopted = managed_fields.take_over_entries(request.client, request.resource, record, owner, ignored)
-                body = _bound_to(adopted["metadata"]["resourceVersion"], body)
+                live = managed_fields.take_over_entries(request.client, request.resource, record, owner, ignored)
+                adopted = Adopted(live=live)
+                body = _bound_to(live["metadata"]["resourceVersion"], body)
             elif ignored:
                 managed_fields.leave_fields(request.client, request.path, ignored, owner.name)
         if task.action is Action.APPLY:
@@ -172,7 +185,7 @@ def prepare(request: ApplyRequest, body: dict[str, Any]) -> Prepared:
         elif task.action is Action.TAKE_BACK and record:
             version, adopted = _begin_taking_back(request, record, probe)
             body = _bound_to(version, body)
-        body = _empty_maps(request, body, adopted)
+        body = _empty_maps(request, body, adopted.live if adopted else None)
     except ApiError as error:
         raise _as_conflict(error) from error
     if task.action in (Action.APPLY, Action.REPAIR) and record:
@@ -180,8 +193,9 @@ def prepare(request: ApplyRequest, body: dict[str, Any]) -> Prepared:
         body = {**body, "metadata": {**body["metadata"], "uid": record.uid}}
     is_scaled = record is not None and record.scaled_hash and has_field(body, REPLICAS)
     sent = without(body, [REPLICAS]) if is_scaled else body
-    ours = fields_of(entry_of(adopted, request.manager)) if adopted else {}
-    return Prepared(body=sent, inherited=leftovers.find_surplus_fields(ours, sent), probe=probe)
+    ours = fields_of(entry_of(adopted.live, request.manager)) if adopted else {}
+    before = adopted.live if adopted and adopted.is_converted else _reduced(request)
+    return Prepared(body=sent, before=before, inherited=leftovers.find_surplus_fields(ours, sent), probe=probe)
 
 
 def _empty_maps(request: ApplyRequest, body: dict[str, Any], live: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -250,7 +264,7 @@ def _is_autoscaled(request: ApplyRequest) -> bool:
     return any(scales({**each, **kind}, key) for each in found)
 
 
-def _begin_taking_back(request: ApplyRequest, record: Record, probe: Probe) -> tuple[str, Mapping[str, Any] | None]:
+def _begin_taking_back(request: ApplyRequest, record: Record, probe: Probe) -> tuple[str, Adopted | None]:
     """Make what earlier managers of an object have set ours.
 
     Returns: the resourceVersion at which to take it back, and the object if it is adopted.
@@ -265,7 +279,10 @@ def _begin_taking_back(request: ApplyRequest, record: Record, probe: Probe) -> t
         taken = managed_fields.find_taken(live, request.body(), probe)
         entries = leftovers.adopted_entries(live, taken, request.manager, request.resource.api_version)
     metadata = mark_to_take_back(request.client, request.resource, record, owner.name, entries)
-    return metadata["resourceVersion"], {**live, "metadata": metadata} if live else None
+    if not live:
+        return metadata["resourceVersion"], None
+    adopted = Adopted(live={**live, "metadata": metadata}, is_converted=leftovers.is_converted(live))
+    return metadata["resourceVersion"], adopted
 
 
 @contextmanager
@@ -602,7 +619,7 @@ class Sender:
         if request.drift and options.ledger.is_fought_over(task.target.key):
             options.ledger.fights[task.target.key] = request.drift
         prepared = prepare(request, request.body())
-        whole = _reduced(request) is not None or bool(prepared.inherited)
+        whole = prepared.before is not None or bool(prepared.inherited)
         reply = self._send_apply(request, prepared.body, force=task.action is not Action.CREATE, whole=whole)
         told = map(conceal_quotes, reply.warnings) if options.conceals else reply.warnings
         warnings = (*told, *warnings, *request.left)
@@ -659,7 +676,7 @@ class Sender:
     def _clear_up(
         self, request: ApplyRequest, prepared: Prepared, value: Mapping[str, Any]
     ) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-        """Remove what the revision before had set, this one lacks, and nobody owns, as when the type of a list changed.
+        """Remove what was set before, this revision lacks, and nobody owns, as when the type of a list has changed.
 
         Args:
             request: that was sent.
@@ -668,10 +685,9 @@ class Sender:
 
         Returns: the object after that, and warnings about what the API server keeps.
         """
-        before = _reduced(request)
-        if before is None:
+        if prepared.before is None:
             return value, _describe_kept(request, prepared, value)
-        left = leftovers.find_left(value, before, prepared.body)
+        left = leftovers.find_left(value, prepared.before, prepared.body)
         made = prepared.probe.made if left else None
         kept, rest = leftovers.split_retained(_differing(left, value, made), request.task.target.key)
         if rest and request.options.proceed():

@@ -470,10 +470,12 @@ class DryRun:
         if taken:
             taken, kept = self._split_taken(target, resource, live, taken, probe)
             after = pruned(after, taken)
-        elif before and (left := leftovers.find_left(after, before, body)):
+        before = live if is_taken and leftovers.is_converted(live) else before
+        if before and (left := leftovers.find_left(after, before, body)):
             left = differing(left, after, probe.made) if probe.made else left
             # What was ours, the apply has removed, and the API server has brought back.
-            kept = united_trees(leftovers.split_retained(left, target.key)[0], common_tree(left, ours))
+            retained = leftovers.split_retained(left, target.key)[0]
+            kept = united_trees(kept, united_trees(retained, common_tree(left, ours)))
             after = pruned(after, without_tree(left, kept))
         self._problems += leftovers.describe_left(target.key, after, kept, leftovers.KEPT, conceals=False)
         return _difference(target, Change.CHANGED, live, after)

@@ -166,6 +166,37 @@ def test_an_adoption_that_was_killed_after_its_first_write_goes_on(world: World,
     assert "old" not in after["metadata"]["labels"]
 
 
+AUTOSCALER = {"maxReplicas": 5, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "none"}}
+
+
+@pytest.mark.parametrize("words", [("apply",), ("create",), ("apply", "--server-side")], ids=" ".join)
+def test_what_was_set_under_another_name_than_the_field_has_now_goes_with_the_adoption(
+    world: World, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """In another version of the kind, and as stringData."""
+    name = prepared(world)
+    old = {**AUTOSCALER, "minReplicas": 2, "targetCPUUtilizationPercentage": 33}
+    kubectl(world, name, *words, value=make("autoscaling/v1", "HorizontalPodAutoscaler", "a", spec=old))
+    kubectl(world, name, *words, value=make("v1", "Secret", "a", stringData={"old": "b", "kept": "b"}))
+    bundle = [
+        make("autoscaling/v2", "HorizontalPodAutoscaler", "a", spec=AUTOSCALER),
+        make("v1", "Secret", "a", stringData={"kept": "b"}),
+    ]
+    spec = {"sources": [image(world.push(name, *bundle))], "collisionProtection": "IfNoController"}
+    shown = preview(world, tmp_path, name, **spec)
+    assert "averageUtilization: 33" in shown, shown
+    deployed = world.deploy(*bundle, name=name, collisionProtection="IfNoController")
+    wait_changed(deployed, "")
+    scaler = deployed.get("a", "horizontalpodautoscalers", "/apis/autoscaling/v2")
+    assert scaler
+    assert [each["resource"]["target"]["averageUtilization"] for each in scaler["spec"]["metrics"]] == [80]
+    assert scaler["spec"]["minReplicas"] == 1
+    secret = deployed.get("a", "secrets")
+    assert secret
+    assert secret["data"].keys() == {"kept"}
+    assert not left_in(deployed)
+
+
 # what admission and the server have set under the name of kubectl
 
 
@@ -659,7 +690,7 @@ def shows_emptied(shown: str) -> bool:
 
 
 def check_emptied(deployed: Deployed, name: str) -> None:
-    """Check that the maps and lists of `EMPTIED` are empty, and that nobody but the BundleDeployment has fields of them.
+    """Check that the maps and lists of `EMPTIED` are empty, and that the BundleDeployment alone has set their objects.
 
     Args:
         deployed: the BundleDeployment.
@@ -683,7 +714,7 @@ def test_what_becomes_empty_is_empty_and_not_gone(world: World, tmp_path: Path) 
     name = new_name()
     deployed = world.deploy(*emptied_objects(name, 0), name=name)
     before = wait_changed(deployed, "")
-    changed = {"sources": [image(world.push(name, *emptied_objects(name, 1), tag="v2"))]}
+    changed: dict[str, Any] = {"sources": [image(world.push(name, *emptied_objects(name, 1), tag="v2"))]}
     assert shows_emptied(preview(world, tmp_path, name, **changed))
     deployed.change(**changed)
     wait_changed(deployed, before)
@@ -712,7 +743,7 @@ def test_what_becomes_empty_with_a_take_over_is_empty_and_not_gone(world: World,
     giver.change(paused=True)
     giver.wait_for("Paused")
     bundle = emptied_objects(name, 1)
-    spec = {"takeOver": [{"name": name}], "installNamespace": name}
+    spec: dict[str, Any] = {"takeOver": [{"name": name}], "installNamespace": name}
     shown = preview(world, tmp_path, taker, sources=[image(world.push(taker, *bundle))], **spec)
     assert shows_emptied(shown)
     deployed = world.deploy(*bundle, name=taker, **spec)

@@ -15,6 +15,7 @@ from rukpak.controller.apply.leftovers import (
     empties,
     find_left,
     is_about_left,
+    is_converted,
     object_in,
     split_retained,
     still_left,
@@ -24,6 +25,7 @@ from rukpak.controller.observe.records import ObjectKey
 
 LEAF: dict[str, Any] = {}
 ITEM = {".": LEAF, "f:name": LEAF, "f:value": LEAF}
+WRITTEN = {".": LEAF, "f:old": LEAF, "f:kept": LEAF}
 LABELS = {"f:metadata": {"f:labels": {".": LEAF, "f:old": LEAF, "f:kept": LEAF}}}
 KEY = ObjectKey("", "Service", "shop", "web")
 
@@ -78,6 +80,21 @@ def test_what_kubectl_has_not_recorded_was_written_by_admission(recorded: dict[s
     value["metadata"]["annotations"] = {LAST_APPLIED: json.dumps(applied)}
     taken, is_mixed = taken_fields(value, BODY)
     assert (bool(taken), is_mixed) == (is_taken, False)
+
+
+def test_fields_of_another_version_of_a_kind_cannot_be_compared() -> None:
+    assert not is_converted(live("kubectl", LABELS))
+    assert not is_converted({**live("kube-controller-manager", LABELS), "apiVersion": "v2"})
+    assert is_converted({**live("kubectl", LABELS), "apiVersion": "v2"})
+
+
+def test_what_was_applied_as_text_to_a_secret_goes_from_its_data() -> None:
+    metadata = {"managedFields": [{"manager": "kubectl", "operation": "Apply", "fieldsV1": {"f:stringData": WRITTEN}}]}
+    value = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"old": "Yg==", "kept": "Yg=="}}
+    body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "data": {"kept": "Yg=="}}
+    assert taken_fields(value, body) == ({"f:data": {"f:old": LEAF}}, False)
+    custom = {"apiVersion": "example.com/v1", "kind": "Secret"}
+    assert taken_fields({**value, **custom}, {**body, **custom}) == ({}, False)
 
 
 @pytest.mark.parametrize("written", ["data", "stringData"])
