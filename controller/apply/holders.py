@@ -67,15 +67,18 @@ _SEARCHED = 5000
 _HOSTS: tuple[Path, ...] = (("spec", "rules", "*", "host"), ("spec", "tls", "*", "hosts", "*"))
 
 
-def _annotation(name: str) -> tuple[Path, ...]:
-    return (("metadata", "annotations", name),)
+def _annotations(*keys: str) -> tuple[Path, ...]:
+    return tuple(("metadata", "annotations", key) for key in keys)
 
 
 _HELD: Mapping[tuple[str, str], tuple[Path, ...]] = {
     ("", "Service"): _SERVICE,
     ("networking.k8s.io", "Ingress"): _HOSTS,
-    ("networking.k8s.io", "IngressClass"): _annotation("ingressclass.kubernetes.io/is-default-class"),
-    ("storage.k8s.io", "StorageClass"): _annotation("storageclass.kubernetes.io/is-default-class"),
+    ("networking.k8s.io", "IngressClass"): _annotations("ingressclass.kubernetes.io/is-default-class"),
+    # Kubernetes still obeys the annotation of the beta version.
+    ("storage.k8s.io", "StorageClass"): _annotations(
+        *(f"storageclass.{version}kubernetes.io/is-default-class" for version in ("", "beta."))
+    ),
     ("scheduling.k8s.io", "PriorityClass"): (("globalDefault",),),
     # These have nothing that only one of them can have, but a quota may count them.
     ("apps", "Deployment"): (),

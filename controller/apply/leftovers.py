@@ -16,6 +16,7 @@ from typing import Any
 
 from rukpak.controller.apply.drift import MOST_SHAPES, REPLICAS, Path, has_field, identity_of
 from rukpak.controller.apply.trees import differing, inside, outside, part_at, united_trees, without_path, without_tree
+from rukpak.controller.formats.objects import BUILT_IN_GROUPS
 from rukpak.controller.observe.records import Entry, ObjectKey, Tree, entries_of, fields_of, is_passed_on
 from rukpak.controller.untrusted import mapping, path_below, text
 
@@ -66,18 +67,29 @@ def taken_fields(live: Mapping[str, Any], body: Mapping[str, Any]) -> tuple[Tree
     """
     recorded = last_applied(mapping(live, "metadata"))
     applied = recorded if recorded and recorded.get("kind") == live.get("kind") else None
+    is_secret = (live.get("apiVersion"), live.get("kind")) == ("v1", "Secret")
+    if applied and is_secret:  # the API server makes data of stringData
+        applied = {**applied, "data": {**mapping(applied, "data"), **mapping(applied, "stringData")}}
     found: Tree = {}
     is_mixed = False
     for entry in entries_of(live):
         if not is_passed_on(entry):
             continue
-        surplus = outside(inside(_takeable(fields_of(entry), body), live), body)
+        fields = fields_of(entry)
+        if is_secret and "f:stringData" in fields:
+            fields = united_trees(fields, {"f:data": fields["f:stringData"]})
+        surplus = outside(inside(_takeable(fields, body), live), body)
         if entry.get("operation") == "Update" and entry.get("manager") == _CLIENT_SIDE and applied is not None:
             surplus = inside(surplus, applied)
         elif surplus and entry.get("operation") == "Update":
             is_mixed = True
         found = united_trees(found, surplus)
     return found, is_mixed
+
+
+def is_converted(live: Mapping[str, Any]) -> bool:
+    """Whether earlier managers of an object have set fields of another version of its kind, which may be other ones."""
+    return any(is_passed_on(each) and each.get("apiVersion") != live.get("apiVersion") for each in entries_of(live))
 
 
 def adopted_entries(live: Mapping[str, Any], taken: Tree, manager: str, api_version: str) -> list[Entry]:
@@ -119,16 +131,21 @@ def drops(before: Any, after: Any) -> bool:
     return isinstance(before, list) and before != after
 
 
+def keeps_empty_lists(manifest: Mapping[str, Any]) -> bool:
+    """Whether an empty list is something else than none: built-in kinds leave it out, custom resources keep it."""
+    return text(manifest, "apiVersion").rpartition("/")[0] not in BUILT_IN_GROUPS
+
+
 def empties(before: Any, after: Any) -> bool:
-    """Whether a manifest has an empty map where another one has fields, which of changed lists is not known.
+    """Whether a manifest has an empty map or list where another one has more, which of changed lists is not known.
 
     Args:
         before: the other manifest; True: one of which nothing is known.
         after: the manifest.
     """
+    if after in ({}, []):
+        return bool(before)
     if isinstance(after, dict):
-        if not after:
-            return bool(before)
         fields = before if isinstance(before, dict) else dict.fromkeys(after, before is True)
         return any(empties(fields.get(name), value) for name, value in after.items())
     is_changed = isinstance(after, list) and bool(before) and before != after

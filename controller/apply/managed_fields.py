@@ -10,15 +10,16 @@ import json
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
 from rukpak.api import names
 from rukpak.controller.apply.drift import DEFAULT_KEYS, MOST_SHAPES, Path, UnclaimedItems, identity_of, merge_keys
 from rukpak.controller.apply.holders import held_by, without_values
-from rukpak.controller.apply.leftovers import LAST_APPLIED, taken_fields
+from rukpak.controller.apply.leftovers import LAST_APPLIED, keeps_empty_lists, taken_fields
 from rukpak.controller.apply.ownership import Owner, is_always_replaced
-from rukpak.controller.apply.trees import differing, outside, pruned, united_trees, without_tree
+from rukpak.controller.apply.trees import differing, outside, pruned, united_trees, unshared, without_tree
 from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.resources import Resource
 from rukpak.controller.observe.records import (
@@ -28,7 +29,6 @@ from rukpak.controller.observe.records import (
     entries_of,
     entry_of,
     fields_of,
-    find_entry,
     is_of_another_owner,
 )
 from rukpak.controller.untrusted import text
@@ -145,7 +145,7 @@ def give_back(client: Client, path: str, replaced: Replaced) -> str:
 
 def take_over_entries(
     client: Client, resource: Resource, record: Record, owner: Owner, paths: Iterable[Path]
-) -> tuple[str, Tree]:
+) -> Mapping[str, Any]:
     """Make the entries of the owner of an object ours, so that our next apply replaces its marks and its fields.
 
     Nothing else changes, so that until that apply it still has an owner. What was taken over before it is not written
@@ -158,23 +158,21 @@ def take_over_entries(
         owner: the BundleDeployment that takes it over.
         paths: of fields that are ignored.
 
-    Returns: the resourceVersion after that, and the fields that our entry has then.
+    Returns: the object after that.
     Raises: ApiError, a 409 if the object has changed since it was judged; ValueError for a part of an atomic field.
     """
     path = resource.path(record.key.namespace, record.key.name)
-    metadata = _read(client, path)
-    entries = inherited_entries(metadata, record, owner.name, resource.api_version)
+    live = client.get(path).value
+    entries = inherited_entries(live["metadata"], record, owner.name, resource.api_version)
     entries = left_fields({"metadata": {"managedFields": entries}}, paths, owner.name) or entries
-    ours = fields_of(find_entry(entries, names.field_manager(owner.name)))
     patch: dict[str, Any] = {"resourceVersion": record.resource_version, "managedFields": entries}
-    if entries == _entries(metadata):
-        return record.resource_version, ours
-    version: str = client.merge_patch(path, {"metadata": patch}, metadata=True).value["metadata"]["resourceVersion"]
-    return version, ours
+    if entries == entries_of(live):
+        return {**live, "metadata": {**live["metadata"], "resourceVersion": record.resource_version}}
+    return {**live, "metadata": client.merge_patch(path, {"metadata": patch}, metadata=True).value["metadata"]}
 
 
-def claim(client: Client, path: str, value: Mapping[str, Any], manager: str, fields: Tree) -> str:
-    """Move fields that nobody owns into our entry, so that our next apply removes them; returns the resourceVersion.
+def claim(client: Client, path: str, value: Mapping[str, Any], manager: str, fields: Tree) -> Mapping[str, Any]:
+    """Move fields that nobody owns into our entry, so that our next apply removes them.
 
     Args:
         client: sends.
@@ -183,14 +181,14 @@ def claim(client: Client, path: str, value: Mapping[str, Any], manager: str, fie
         manager: our field manager.
         fields: to move.
 
+    Returns: the object after that.
     Raises: ApiError; a 409 if the object has changed since.
     """
     entries = [
         {**entry, "fieldsV1": united_trees(fields_of(entry), fields)} if entry is entry_of(value, manager) else entry
         for entry in entries_of(value)
     ]
-    version: str = _write_entries(client, path, value["metadata"], entries)["resourceVersion"]
-    return version
+    return {**value, "metadata": _write_entries(client, path, value["metadata"], entries)}
 
 
 def disclaim(client: Client, path: str, manager: str, fields: Tree) -> None:
@@ -207,84 +205,118 @@ def disclaim(client: Client, path: str, manager: str, fields: Tree) -> None:
     _write_entries(client, path, metadata, [entry for entry in entries if entry != ours or entry["fieldsV1"]])
 
 
-def find_taken(
-    client: Client, resource: Resource, live: Mapping[str, Any], body: Mapping[str, Any], manager: str
-) -> Tree:
+class Probe:
+    """Tells what an object would be if it were new, by a dry run under another name.
+
+    The new object has defaults, and what admission writes, but not what only one object of its kind can have.
+    """
+
+    def __init__(self, client: Client, resource: Resource, body: Mapping[str, Any], manager: str) -> None:
+        """Send nothing yet.
+
+        Args:
+            client: sends.
+            resource: of the object.
+            body: the object as it is applied.
+            manager: our field manager.
+        """
+        self._client, self._resource, self._body, self._manager = client, resource, body, manager
+
+    @cached_property
+    def made(self) -> Mapping[str, Any] | None:
+        """The new object; None if it is refused."""
+        return self.make_another()
+
+    def make_another(self) -> Mapping[str, Any] | None:
+        """Return one more new object, in which what is generated differs; None if it is refused."""
+        body, kind = self._body, (self._resource.group, self._resource.kind)
+        free = without_values(body, held_by(body, kind))
+        unbound = {name: value for name, value in free["metadata"].items() if name not in ("uid", "resourceVersion")}
+        path = self._resource.path(unbound.get("namespace", ""), PROBE)
+        new = {**free, "metadata": {**unbound, "name": PROBE}}
+        try:
+            reply = self._client.apply(path, new, manager=self._manager, force=False, dry_run=True, metadata=False)
+        except ApiError:
+            return None
+        made: Mapping[str, Any] = reply.value
+        return made
+
+
+def find_taken(live: Mapping[str, Any], body: Mapping[str, Any], probe: Probe) -> Tree:
     """Return what is removed from an object that is adopted; defaults and what admission writes are not.
 
-    Which these are shows, where no tool has recorded what it applied, a new object (`make_probe`). If that is refused,
-    all is taken: defaults come back by themselves.
+    Which these are shows, where no tool has recorded what it applied, a new object. If that is refused, all is taken:
+    defaults come back by themselves.
     """
     taken, is_mixed = taken_fields(live, body)
-    made = make_probe(client, resource, body, manager) if taken and is_mixed else None
+    made = probe.made if taken and is_mixed else None
     if made is None:
         return taken
     unset = outside(taken, made)
     changed = without_tree(differing(taken, live, made), unset)
-    again = make_probe(client, resource, body, manager) if changed else None
+    again = probe.make_another() if changed else None
     if again is not None:
         # What is another one in each new object was generated, and would be lost.
         changed = without_tree(changed, differing(changed, made, again))
     return united_trees(unset, changed)
 
 
-def make_probe(client: Client, resource: Resource, body: Mapping[str, Any], manager: str) -> Mapping[str, Any] | None:
-    """Return an object as it would be if it were new, by a dry run under another name; None if that is refused.
-
-    It has defaults, and what admission writes, but not what only one object of its kind can have.
-    """
-    free = without_values(body, held_by(body, (resource.group, resource.kind)))
-    unbound = {name: value for name, value in free["metadata"].items() if name not in ("uid", "resourceVersion")}
-    path = resource.path(unbound.get("namespace", ""), PROBE)
-    probe = {**free, "metadata": {**unbound, "name": PROBE}}
-    try:
-        made: Mapping[str, Any] = client.apply(
-            path, probe, manager=manager, force=False, dry_run=True, metadata=False
-        ).value
-    except ApiError:
-        return None
-    return made
-
-
-def empty_maps(client: Client, path: str, body: Mapping[str, Any], manager: str) -> str | None:
-    """Empty the maps of an object that an apply sets empty, and all of whose fields it would remove.
+def empty_maps(client: Client, path: str, body: Mapping[str, Any], live: Mapping[str, Any], manager: str) -> str | None:
+    """Empty the maps and lists of an object that an apply sets empty, and all of whose fields or items it would remove.
 
     The apply alone would leave null instead: a CustomResourceDefinition refuses that, and of a built-in kind the map
     would be gone, which is something else (a selector that matches everything). No other client's fields are touched.
 
+    Args:
+        client: sends.
+        path: of the object.
+        body: the object as it is applied.
+        live: the object as it is on the cluster, with managedFields.
+        manager: our field manager.
+
     Returns: the resourceVersion after that; None if there are none.
     Raises: ApiError; a 409 if the object has changed since it was read.
     """
-    live = client.get(path).value
     if live["metadata"].get("uid") != body["metadata"].get("uid", live["metadata"].get("uid")):
         return None
-    pointers = list(emptied(live, body, fields_of(entry_of(live, manager))))
+    theirs: Tree = {}
+    for entry in entries_of(live):
+        theirs = theirs if entry.get("manager") == manager else united_trees(theirs, fields_of(entry))
+    pointers = list(emptied(live, body, unshared(fields_of(entry_of(live, manager)), theirs)))
     if not pointers:
         return None
     unchanged = {"op": "replace", "path": "/metadata/resourceVersion", "value": live["metadata"]["resourceVersion"]}
-    operations = [unchanged, *({"op": "replace", "path": pointer, "value": {}} for pointer in pointers)]
+    operations = [unchanged, *({"op": "replace", "path": path, "value": value} for path, value in pointers)]
     version: str = client.json_patch(path, operations, manager=manager).value["metadata"]["resourceVersion"]
     return version
 
 
-def emptied(live: Any, body: Any, ours: Tree, pointer: str = "") -> Iterator[str]:
-    """Yield the JSON pointers of the maps that an apply sets empty, and all of whose fields it would remove. Pure.
+def emptied(live: Mapping[str, Any], body: Mapping[str, Any], ours: Tree) -> Iterator[tuple[str, Any]]:
+    """Yield the JSON pointers of the maps and lists that an apply sets empty, and that have nothing but what is ours.
+
+    Pure.
 
     Args:
         live: the object as it is on the cluster.
         body: the object as it is applied.
         ours: the fields of our entry.
-        pointer: to them.
+
+    Returns: also the empty value of each.
     """
-    if isinstance(live, dict) and isinstance(body, dict):
-        if live and not body and ours.keys() - {"."} and not pruned(live, ours):
-            yield pointer
+    found = _emptied(live, body, ours, "")
+    return found if keeps_empty_lists(body) else ((pointer, value) for pointer, value in found if value == {})
+
+
+def _emptied(live: Any, body: Any, ours: Tree, pointer: str) -> Iterator[tuple[str, Any]]:
+    if type(live) is type(body) and body in ({}, []) and live and ours.keys() - {"."} and not pruned(live, ours):
+        yield pointer, body
+    elif isinstance(live, dict) and isinstance(body, dict):
         for name in body.keys() & live.keys():
             step = name.replace("~", "~0").replace("/", "~1")
-            yield from emptied(live[name], body[name], ours.get(f"f:{name}", {}), f"{pointer}/{step}")
+            yield from _emptied(live[name], body[name], ours.get(f"f:{name}", {}), f"{pointer}/{step}")
     elif isinstance(live, list) and isinstance(body, list):
         for name, item, place in _paired(body, live, ours):
-            yield from emptied(live[place], item, ours[name], f"{pointer}/{place}")
+            yield from _emptied(live[place], item, ours[name], f"{pointer}/{place}")
 
 
 def drop_replaced_entries(

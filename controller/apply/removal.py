@@ -137,7 +137,7 @@ def _is_ours(reference: Mapping[str, Any], owner: str) -> bool:
 
 def mark_to_take_back(
     client: Client, resource: Resource, record: Record, owner: str, entries: Sequence[Entry] | None = None
-) -> str:
+) -> Mapping[str, Any]:
     """Mark an object as ours to take back, and remove another controller reference, in one write.
 
     With `entries`, its managedFields become these in the same write.
@@ -145,7 +145,7 @@ def mark_to_take_back(
     The mark is `released-from`, which the last write of an adoption removes: whatever happens in between, the object is
     taken back, and it is not deleted before it is ours.
 
-    Returns: the new resourceVersion.
+    Returns: the metadata after that.
     Raises: ApiError; a 409 if the object has changed since it was judged.
     """
     path = resource.path(record.key.namespace, record.key.name)
@@ -159,9 +159,9 @@ def mark_to_take_back(
         references = mappings(client.get(path, metadata=True).value, "metadata", "ownerReferences")
         patch["ownerReferences"] = [each for each in references if not each.get("controller")] or None
     manager = names.field_manager(owner)
-    reply = client.merge_patch(path, {"metadata": patch}, manager=manager, metadata=True).value
-    version: str = reply["metadata"]["resourceVersion"]
-    return version
+    reply = client.merge_patch(path, {"metadata": patch}, manager=manager, metadata=True)
+    metadata: Mapping[str, Any] = reply.value["metadata"]
+    return metadata
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,7 @@ from rukpak.controller.apply.holders import (
     find_dropped,
     may_be_deleted,
 )
-from rukpak.controller.apply.managed_fields import Replaced
+from rukpak.controller.apply.managed_fields import Probe, Replaced
 from rukpak.controller.apply.order import describe_awaited
 from rukpak.controller.apply.ownership import make_body, needs_mark, was_applied
 from rukpak.controller.apply.plan import (
@@ -57,10 +57,8 @@ from rukpak.controller.observe.records import (
     ObjectKey,
     Record,
     Tree,
-    entries_of,
     entry_of,
     fields_of,
-    find_entry,
     project,
 )
 from rukpak.controller.observe.watches import Watches
@@ -137,22 +135,45 @@ class ApplyRequest:
         return make_body(manifest, self.options.owner, orphan=self.options.orphan)
 
 
-def prepare(request: ApplyRequest, body: dict[str, Any]) -> tuple[Mapping[str, Any], Tree]:
-    """Remove what prevents an apply; returns the body, bound to the object that was judged.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopted:
+    """An object whose earlier owner's fields were made ours."""
 
-    Returns: also the fields of an earlier owner of the object that the apply removes.
+    live: Mapping[str, Any]
+    """The object after that."""
+    is_converted: bool = False
+    """Whether some of them are fields of another version of its kind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """An object that nothing prevents from being applied."""
+
+    body: Mapping[str, Any]
+    """As it is sent, bound to the object that was judged."""
+    before: Mapping[str, Any] | None
+    """What it was, if it may have more of that after the apply than this revision and others have set."""
+    inherited: Tree
+    """The fields of an earlier owner that the apply removes."""
+    probe: Probe
+    """Tells what it would be if it were new."""
+
+
+def prepare(request: ApplyRequest, body: dict[str, Any]) -> Prepared:
+    """Remove what prevents an apply.
+
     Raises: BundleError (InvalidConfig), ApiError.
     """
     task, record = request.task, request.task.record
     owner, ignored = request.options.owner, task.target.ignored.paths
-    inherited: Tree = {}
+    probe = Probe(request.client, request.resource, body, request.manager)
+    adopted: Adopted | None = None
     try:
         with _reporting_atomic(task.target.key):
             if task.action is Action.TAKE_OVER and record:
-                version, inherited = managed_fields.take_over_entries(
-                    request.client, request.resource, record, owner, ignored
-                )
-                body = _bound_to(version, body)
+                live = managed_fields.take_over_entries(request.client, request.resource, record, owner, ignored)
+                adopted = Adopted(live=live)
+                body = _bound_to(live["metadata"]["resourceVersion"], body)
             elif ignored:
                 managed_fields.leave_fields(request.client, request.path, ignored, owner.name)
         if task.action is Action.APPLY:
@@ -161,9 +182,9 @@ def prepare(request: ApplyRequest, body: dict[str, Any]) -> tuple[Mapping[str, A
             # Before the apply, not after a failure: otherwise ours would run alongside a container that was renamed.
             managed_fields.take_over_items(request.client, request.path, body, request.manager, request.live)
         elif task.action is Action.TAKE_BACK and record:
-            version, inherited = _begin_taking_back(request, record, body)
+            version, adopted = _begin_taking_back(request, record, probe)
             body = _bound_to(version, body)
-        body = _empty_maps(request, body)
+        body = _empty_maps(request, body, adopted.live if adopted else None)
     except ApiError as error:
         raise _as_conflict(error) from error
     if task.action in (Action.APPLY, Action.REPAIR) and record:
@@ -171,15 +192,18 @@ def prepare(request: ApplyRequest, body: dict[str, Any]) -> tuple[Mapping[str, A
         body = {**body, "metadata": {**body["metadata"], "uid": record.uid}}
     is_scaled = record is not None and record.scaled_hash and has_field(body, REPLICAS)
     sent = without(body, [REPLICAS]) if is_scaled else body
-    return sent, leftovers.find_surplus_fields(inherited, sent)
+    ours = fields_of(entry_of(adopted.live, request.manager)) if adopted else {}
+    before = adopted.live if adopted and adopted.is_converted else _reduced(request)
+    return Prepared(body=sent, before=before, inherited=leftovers.find_surplus_fields(ours, sent), probe=probe)
 
 
-def _empty_maps(request: ApplyRequest, body: dict[str, Any]) -> dict[str, Any]:
+def _empty_maps(request: ApplyRequest, body: dict[str, Any], live: Mapping[str, Any] | None) -> dict[str, Any]:
     task = request.task
     inherits = task.action in (Action.TAKE_BACK, Action.TAKE_OVER)
     if not leftovers.empties(inherits or _reduced(request), body):
         return body
-    version = managed_fields.empty_maps(request.client, request.path, body, request.manager)
+    live = live or request.client.get(request.path).value
+    version = managed_fields.empty_maps(request.client, request.path, body, live, request.manager)
     return _bound_to(version, body) if version else body
 
 
@@ -227,25 +251,25 @@ def _is_autoscaled(request: ApplyRequest) -> bool:
     return any(scales({**each, **kind}, key) for each in found)
 
 
-def _begin_taking_back(request: ApplyRequest, record: Record, body: Mapping[str, Any]) -> tuple[str, Tree]:
+def _begin_taking_back(request: ApplyRequest, record: Record, probe: Probe) -> tuple[str, Adopted | None]:
     """Make what earlier managers of an object have set ours.
 
-    Returns: the resourceVersion at which to take it back, and the fields that our entry has then, if it is adopted.
+    Returns: the resourceVersion at which to take it back, and the object if it is adopted.
+    Raises: ApiError.
     """
     owner = request.options.owner
     if not needs_mark(record, owner, evicts=request.task.evicts):
-        return record.resource_version, {}
-    entries: list[Entry] = []
-    ours: Tree = {}
-    if not was_applied(record, owner):
-        live = request.client.get(request.path).value
-        entries = entries_of(live)
-        if record.passed_on:
-            taken = managed_fields.find_taken(request.client, request.resource, live, body, request.manager)
-            entries = leftovers.adopted_entries(live, taken, request.manager, request.resource.api_version)
-        ours = fields_of(find_entry(entries, request.manager))
-    passed_on = entries if record.passed_on else None
-    return mark_to_take_back(request.client, request.resource, record, owner.name, passed_on), ours
+        return record.resource_version, None
+    live = None if was_applied(record, owner) else request.client.get(request.path).value
+    entries: list[Entry] | None = None
+    if live and record.passed_on:
+        taken = managed_fields.find_taken(live, request.body(), probe)
+        entries = leftovers.adopted_entries(live, taken, request.manager, request.resource.api_version)
+    metadata = mark_to_take_back(request.client, request.resource, record, owner.name, entries)
+    if not live:
+        return metadata["resourceVersion"], None
+    adopted = Adopted(live={**live, "metadata": metadata}, is_converted=leftovers.is_converted(live))
+    return metadata["resourceVersion"], adopted
 
 
 @contextmanager
@@ -560,9 +584,9 @@ class Sender:
             return Outcome(task=task, error=out_of_date(task))
         if request.drift and options.ledger.is_fought_over(task.target.key):
             options.ledger.fights[task.target.key] = request.drift
-        body, inherited = prepare(request, request.body())
-        whole = _reduced(request) is not None or bool(inherited)
-        reply = self._send_apply(request, body, force=task.action is not Action.CREATE, whole=whole)
+        prepared = prepare(request, request.body())
+        whole = prepared.before is not None or bool(prepared.inherited)
+        reply = self._send_apply(request, prepared.body, force=task.action is not Action.CREATE, whole=whole)
         told = map(conceal_quotes, reply.warnings) if options.conceals else reply.warnings
         warnings = (*told, *warnings, *request.left)
         if task.target.bare and reply.status == HTTPStatus.OK:  # another client was faster
@@ -575,7 +599,7 @@ class Sender:
         if task.action is Action.TAKE_OVER and task.record:
             about["takenFrom"] = task.record.owner
         log.info("object applied", extra={**about, **_describe(request.drift)})
-        value, left = self._clear_up(request, body, tidy_up(request, reply.value), inherited)
+        value, left = self._clear_up(request, prepared, tidy_up(request, reply.value))
         warnings = (*warnings, *left)
         record = self._watches.learn(_project(value, task.target.key))
         options.retries.succeeded(task.target.key)
@@ -616,28 +640,27 @@ class Sender:
         self._send_apply(request, body, force=False)
 
     def _clear_up(
-        self, request: ApplyRequest, body: Mapping[str, Any], value: Mapping[str, Any], inherited: Tree
+        self, request: ApplyRequest, prepared: Prepared, value: Mapping[str, Any]
     ) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-        """Remove what the revision before had set, this one lacks, and nobody owns, as when the type of a list changed.
+        """Remove what was set before, this revision lacks, and nobody owns, as when the type of a list has changed.
 
         Args:
             request: that was sent.
-            body: the object as it was applied.
+            prepared: the object as it was applied.
             value: the object after the apply.
-            inherited: the fields of an earlier owner that the apply should have removed.
 
         Returns: the object after that, and warnings about what the API server keeps.
         """
-        before = _reduced(request)
-        if before is None:
-            return value, _describe_kept(request, body, value, inherited)
-        left = leftovers.find_left(value, before, body)
-        made = managed_fields.make_probe(request.client, request.resource, body, request.manager) if left else None
+        if prepared.before is None:
+            return value, _describe_kept(request, prepared, value)
+        left = leftovers.find_left(value, prepared.before, prepared.body)
+        made = prepared.probe.made if left else None
         kept, rest = leftovers.split_retained(_differing(left, value, made), request.task.target.key)
         if rest and request.options.proceed():
             try:
-                version = managed_fields.claim(request.client, request.path, value, request.manager, rest)
-                body = _empty_maps(request, _bound_to(version, body))
+                value = managed_fields.claim(request.client, request.path, value, request.manager, rest)
+                body = _bound_to(value["metadata"]["resourceVersion"], prepared.body)
+                body = _empty_maps(request, body, value)
                 value = self._send_apply(request, body, force=True, whole=True).value
                 # Without a new object to compare with, what is there now counts as set by the API server itself.
                 again = _differing(leftovers.find_unowned(value, rest), value, made) if made else {}
@@ -672,14 +695,11 @@ def _differing(fields: Tree, value: Mapping[str, Any], made: Mapping[str, Any] |
     return fields if made is None else differing(fields, value, made)
 
 
-def _describe_kept(
-    request: ApplyRequest, body: Mapping[str, Any], value: Mapping[str, Any], inherited: Tree
-) -> tuple[str, ...]:
-    left = leftovers.find_unowned(value, inherited) if inherited else {}
+def _describe_kept(request: ApplyRequest, prepared: Prepared, value: Mapping[str, Any]) -> tuple[str, ...]:
+    left = leftovers.find_unowned(value, prepared.inherited) if prepared.inherited else {}
     if not left:
         return ()
-    made = managed_fields.make_probe(request.client, request.resource, body, request.manager)
-    kept = leftovers.find_kept(left, value, made, request.task.target.key)
+    kept = leftovers.find_kept(left, value, prepared.probe.made, request.task.target.key)
     return _describe_left(request, value, kept, leftovers.KEPT)
 
 

@@ -78,6 +78,17 @@ def without_tree(tree: Tree, taken: Tree) -> Tree:
     return rest
 
 
+def unshared(tree: Tree, other: Tree) -> Tree:
+    """Return the part of a tree of which another one has nothing, neither the fields nor what they are in or have."""
+    rest: dict[str, Any] = {}
+    for name, child in tree.items():
+        if name not in other:
+            rest[name] = child
+        elif child and other[name] and (left := unshared(child, {**other[name], ".": {}})):
+            rest[name] = left
+    return rest
+
+
 def pruned(value: Any, tree: Tree) -> Any:
     """Return a value without what a tree has of it: the items that it has as such, and maps that become empty."""
     if isinstance(value, dict):

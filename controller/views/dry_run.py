@@ -38,7 +38,7 @@ from rukpak.controller.apply.drift import (
 from rukpak.controller.apply.execute import AccessReviewer
 from rukpak.controller.apply.holders import Refused, Trials, find_dropped, may_be_deleted, read_replaced
 from rukpak.controller.apply.ledger import Ledger
-from rukpak.controller.apply.managed_fields import claimed_fields, emptied, find_taken, make_probe, parse_field
+from rukpak.controller.apply.managed_fields import Probe, claimed_fields, emptied, find_taken, parse_field
 from rukpak.controller.apply.ownership import (
     Disposal,
     Giver,
@@ -384,9 +384,12 @@ class DryRun:
                 return replace(refused, holder=live)
             case Action.AWAIT:
                 return _as_rendered(target, Change.RECREATED, "it is being deleted")
-        if untried := _why_untried(task):
-            return self._overlay(target, live, *untried)
         body = self._make_body(target, live)
+        if untried := _why_untried(task):
+            live = pass_on(live, self._passing_on)
+            takes = task.evicts and self._takes_fields(target, live)
+            taken = find_taken(live, body, Probe(self._client, resource, body, self._manager)) if takes else {}
+            return self._overlay(target, live, *untried, taken=taken)
         if task.action is Action.COMPARE and is_claimed(live, body, self._manager):
             return _difference(target, Change.NONE, None, None)  # the controller would send nothing, either
         made = self._try(target, resource, live, body, is_adopted=task.action is Action.TAKE_BACK)
@@ -397,14 +400,14 @@ class DryRun:
         self, target: Target, resource: Resource, live: Manifest, body: Manifest, *, is_adopted: bool
     ) -> Difference:
         live = pass_on(live, self._passing_on)
-        record, before = project(live, target.key.group, target.key.kind), self._reduced.get(target.key)
-        is_taken = is_adopted and record.passed_on and not was_applied(record, self._owner)
-        taken = find_taken(self._client, resource, live, body, self._manager) if is_taken else {}
+        before, is_taken = self._reduced.get(target.key), is_adopted and self._takes_fields(target, live)
+        probe = Probe(self._client, resource, body, self._manager)
+        taken = find_taken(live, body, probe) if is_taken else {}
         ours = fields_of(entry_of(live, self._manager))
         if leftovers.empties(is_taken or before, body) and any(emptied(live, body, united_trees(ours, taken))):
             # An apply would leave null there, so the controller sends two requests.
             after = overlay(pruned(live, taken), body, self._manager)
-            return _difference(target, Change.CHANGED, live, after, "computed, since a map becomes empty")
+            return _difference(target, Change.CHANGED, live, after, "computed, since a map or list becomes empty")
         try:
             after = self._apply(target, resource, body, force=True).value
             if after["metadata"].get("resourceVersion") != live["metadata"].get("resourceVersion"):
@@ -413,19 +416,25 @@ class DryRun:
             return self._explain(target, resource, live, error)
         kept: Tree = {}
         if taken:
-            taken, kept = self._split_taken(target, resource, live, body, taken)
+            taken, kept = self._split_taken(target, resource, live, taken, probe)
             after = pruned(after, taken)
-        elif before and (left := leftovers.find_left(after, before, body)):
-            made = make_probe(self._client, resource, body, self._manager)
-            left = differing(left, after, made) if made else left
+        before = live if is_taken and leftovers.is_converted(live) else before
+        if before and (left := leftovers.find_left(after, before, body)):
+            left = differing(left, after, probe.made) if probe.made else left
             # What was ours, the apply has removed, and the API server has brought back.
-            kept = united_trees(leftovers.split_retained(left, target.key)[0], common_tree(left, ours))
+            retained = leftovers.split_retained(left, target.key)[0]
+            kept = united_trees(kept, united_trees(retained, common_tree(left, ours)))
             after = pruned(after, without_tree(left, kept))
         self._problems += leftovers.describe_left(target.key, after, kept, leftovers.KEPT, conceals=False)
         return _difference(target, Change.CHANGED, live, after)
 
+    def _takes_fields(self, target: Target, live: Manifest) -> bool:
+        """Whether fields of earlier managers go with the adoption of an object."""
+        record = project(live, target.key.group, target.key.kind)
+        return record.passed_on and not was_applied(record, self._owner)
+
     def _split_taken(
-        self, target: Target, resource: Resource, live: Manifest, body: Manifest, taken: Tree
+        self, target: Target, resource: Resource, live: Manifest, taken: Tree, probe: Probe
     ) -> tuple[Tree, Tree]:
         without = pruned(live, taken)
         fields = [name for name in without if name not in ("apiVersion", "kind", "metadata", "status")]
@@ -439,8 +448,7 @@ class DryRun:
                 return without_tree(taken, refused_part(taken, causes)), {}
             return taken, {}
         still = inside({name: child for name, child in taken.items() if name != "f:metadata"}, changed)
-        made = make_probe(self._client, resource, body, self._manager) if still else None
-        kept = leftovers.find_kept(still, changed, made, target.key)
+        kept = leftovers.find_kept(still, changed, probe.made if still else None, target.key)
         return without_tree(taken, kept), kept
 
     def _read(self, target: Target, resource: Resource) -> Manifest:
@@ -552,8 +560,11 @@ class DryRun:
             return _difference(target, Change.NONE, None, None)
         return self._overlay(target, live, "computed, since you may not apply it")
 
-    def _overlay(self, target: Target, live: Manifest, note: str, manager: str = "") -> Difference:
-        after = overlay(live, self._make_body(target, live), manager or self._manager)
+    def _overlay(
+        self, target: Target, live: Manifest, note: str, manager: str = "", taken: Tree | None = None
+    ) -> Difference:
+        # `manager` applied the object before, if it is not ours; `taken` goes with its adoption.
+        after = overlay(pruned(live, taken or {}), self._make_body(target, live), manager or self._manager)
         return _difference(target, Change.CHANGED, live, after, note)
 
     # beside the objects

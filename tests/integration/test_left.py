@@ -166,6 +166,37 @@ def test_an_adoption_that_was_killed_after_its_first_write_goes_on(world: World,
     assert "old" not in after["metadata"]["labels"]
 
 
+AUTOSCALER = {"maxReplicas": 5, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "none"}}
+
+
+@pytest.mark.parametrize("words", [("apply",), ("create",), ("apply", "--server-side")], ids=" ".join)
+def test_what_was_set_under_another_name_than_the_field_has_now_goes_with_the_adoption(
+    world: World, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """In another version of the kind, and as stringData."""
+    name = prepared(world)
+    old = {**AUTOSCALER, "minReplicas": 2, "targetCPUUtilizationPercentage": 33}
+    kubectl(world, name, *words, value=make("autoscaling/v1", "HorizontalPodAutoscaler", "a", spec=old))
+    kubectl(world, name, *words, value=make("v1", "Secret", "a", stringData={"old": "b", "kept": "b"}))
+    bundle = [
+        make("autoscaling/v2", "HorizontalPodAutoscaler", "a", spec=AUTOSCALER),
+        make("v1", "Secret", "a", stringData={"kept": "b"}),
+    ]
+    spec = {"sources": [image(world.push(name, *bundle))], "collisionProtection": "IfNoController"}
+    shown = preview(world, tmp_path, name, **spec)
+    assert "averageUtilization: 33" in shown, shown
+    deployed = world.deploy(*bundle, name=name, collisionProtection="IfNoController")
+    wait_changed(deployed, "")
+    scaler = deployed.get("a", "horizontalpodautoscalers", "/apis/autoscaling/v2")
+    assert scaler
+    assert [each["resource"]["target"]["averageUtilization"] for each in scaler["spec"]["metrics"]] == [80]
+    assert scaler["spec"]["minReplicas"] == 1
+    secret = deployed.get("a", "secrets")
+    assert secret
+    assert secret["data"].keys() == {"kept"}
+    assert not left_in(deployed)
+
+
 # what admission and the server have set under the name of kubectl
 
 
@@ -606,11 +637,13 @@ def test_only_what_differs_from_a_new_object_is_left(world: World) -> None:
     assert not told
 
 
-# maps that become empty
+# maps and lists that become empty
 
 EMPTIED: dict[str, tuple[str, Manifest, Manifest, tuple[str | int, ...]]] = {
     "of a custom resource": ("Rack", {"of": {"a": "1"}}, {"of": {}}, ("of",)),
     "all that its spec has": ("Rack", {"of": {"a": "1"}, "note": None}, {"of": {}, "note": None}, ("of",)),
+    "a list with keys": ("Rack", {"slots": [A, B]}, {"slots": []}, ("slots",)),
+    "a set that has a default": ("Rack", {"tags": ["a", "b"]}, {"tags": []}, ("tags",)),
     "of a Pod template": (
         "Deployment",
         {"template": {**TEMPLATE, "spec": {**POD_SPEC, "affinity": {"podAntiAffinity": {
@@ -627,28 +660,157 @@ EMPTIED: dict[str, tuple[str, Manifest, Manifest, tuple[str | int, ...]]] = {
 }  # fmt: skip
 
 
-def test_a_map_that_becomes_empty_is_empty_and_not_gone(world: World) -> None:
-    name = new_name()
-    plurals = {"Rack": ("racks", f"/apis/{name}.example.com/v1"), "Deployment": ("deployments", APPS)}
+def emptied_objects(name: str, which: int) -> list[Manifest]:
+    """Return the objects of `EMPTIED` before (0) and after (1) their maps have become empty."""
+    crd = rack(name, OPTIONS)
+    fields = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    fields |= {"slots": {**SLOTS, **BY_NAME}, "tags": {**TAGS, **SET, "default": ["x"]}}
+    made = [crd]
+    for number, (kind, *specs, _) in enumerate(EMPTIED.values()):
+        version, spec = BASES[kind]
+        given = {k: v for k, v in {**spec, **specs[which]}.items() if v is not None}
+        made.append(make(version.format(group=f"{name}.example.com"), kind, f"a{number}", spec=given))
+    return made
 
-    def objects(which: int) -> list[Manifest]:
-        made = [rack(name, OPTIONS)]
-        for number, (kind, *specs, _) in enumerate(EMPTIED.values()):
-            version, spec = BASES[kind]
-            given = {k: v for k, v in {**spec, **specs[which]}.items() if v is not None}
-            made.append(make(version.format(group=f"{name}.example.com"), kind, f"a{number}", spec=given))
-        return made
 
-    deployed = world.deploy(*objects(0), name=name)
-    before = wait_changed(deployed, "")
-    deployed.change(sources=[image(world.push(name, *objects(1), tag="v2"))])
-    wait_changed(deployed, before)
-    for number, (case, (kind, _, _, path)) in enumerate(EMPTIED.items()):
-        found: Any = deployed.get(f"a{number}", *plurals[kind])
+def preview(world: World, folder: Path, name: str, **spec: Any) -> str:
+    """Return what `rukpak diff` shows of a spec that is not applied yet."""
+    file = folder / "preview.yaml"
+    spec = {"format": "plain", "installNamespace": name, **spec}
+    file.write_text(json.dumps(make(f"{names.GROUP}/v1alpha2", names.KIND, name, spec=spec)))
+    shown: str = command(world.cluster.kubeconfig)("diff", "-f", str(file), status=1).stdout
+    return shown
+
+
+def shows_emptied(shown: str) -> bool:
+    """Whether a preview has the maps and lists of `EMPTIED` empty."""
+    lines = {line[:1] + line[1:].strip() for line in shown.splitlines()}
+    empty = {"+of: {}", "+podAntiAffinity: {}", "+securityContext: {}", "+slots: []", "+tags: []"}
+    return empty | {"-runAsUser: 5", '-a: "1"', "-- b"} <= lines
+
+
+def check_emptied(deployed: Deployed, name: str) -> None:
+    """Check that the maps and lists of `EMPTIED` are empty, and that the BundleDeployment alone has set their objects.
+
+    Args:
+        deployed: the BundleDeployment.
+        name: the namespace of the objects.
+    """
+    where = {"Rack": f"/apis/{name}.example.com/v1/namespaces/{name}/racks"}
+    where["Deployment"] = f"{APPS}/namespaces/{name}/deployments"
+    for number, (case, (kind, _, given, path)) in enumerate(EMPTIED.items()):
+        wanted: Any = given
+        found: Any = deployed.client.get(f"{where[kind]}/a{number}").value
+        managers = {each["manager"] for each in found["metadata"]["managedFields"] if not each.get("subresource")}
+        assert managers == {names.field_manager(deployed.name)}, case
         found = found["spec"]
         for step in path:
-            found = found[step] if isinstance(step, int) else found.get(step)
-        assert found == {}, case
-    first: Any = deployed.get("a0", *plurals["Rack"])
-    managers = {each["manager"] for each in first["metadata"]["managedFields"]}
-    assert managers == {names.field_manager(name)}
+            found, wanted = found[step] if isinstance(step, int) else found.get(step), wanted[step]
+        assert found == wanted, case
+    assert not left_in(deployed)
+
+
+def test_what_becomes_empty_is_empty_and_not_gone(world: World, tmp_path: Path) -> None:
+    name = new_name()
+    deployed = world.deploy(*emptied_objects(name, 0), name=name)
+    before = wait_changed(deployed, "")
+    changed: dict[str, Any] = {"sources": [image(world.push(name, *emptied_objects(name, 1), tag="v2"))]}
+    assert shows_emptied(preview(world, tmp_path, name, **changed))
+    deployed.change(**changed)
+    wait_changed(deployed, before)
+    check_emptied(deployed, name)
+
+
+def test_what_becomes_empty_with_an_adoption_is_empty_and_not_gone(world: World, tmp_path: Path) -> None:
+    name = prepared(world)
+    crd, *objects = emptied_objects(name, 0)
+    kubectl(world, name, "apply", value=crd)
+    world.cluster.kubectl("wait", "--for=condition=Established", f"crd/racks.{name}.example.com")
+    for each in objects:
+        kubectl(world, name, "apply", value=each)
+    bundle = emptied_objects(name, 1)
+    spec = {"sources": [image(world.push(name, *bundle))], "collisionProtection": "IfNoController"}
+    assert shows_emptied(preview(world, tmp_path, name, **spec))
+    deployed = world.deploy(*bundle, name=name, collisionProtection="IfNoController")
+    wait_changed(deployed, "")
+    check_emptied(deployed, name)
+
+
+def test_what_becomes_empty_with_a_take_over_is_empty_and_not_gone(world: World, tmp_path: Path) -> None:
+    name, taker = new_name(), new_name()
+    giver = world.deploy(*emptied_objects(name, 0), name=name)
+    wait_changed(giver, "")
+    giver.change(paused=True)
+    giver.wait_for("Paused")
+    bundle = emptied_objects(name, 1)
+    spec: dict[str, Any] = {"takeOver": [{"name": name}], "installNamespace": name}
+    shown = preview(world, tmp_path, taker, sources=[image(world.push(taker, *bundle))], **spec)
+    assert shows_emptied(shown)
+    deployed = world.deploy(*bundle, name=taker, **spec)
+    wait_changed(deployed, "")
+    check_emptied(deployed, name)
+
+
+# whoever has set something before
+
+OLD = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"kept": "1", "old": "1"}}
+MANAGERS: dict[str, tuple[str, bool, bool]] = {
+    manager: (manager, applies, goes)
+    for goes, applies, managers in (
+        (
+            True,
+            False,
+            ("oc", "kapp", "Terraform", "HashiCorp", "terraform-provider-helm_v2.0", "k9s", "Lens", "Mozilla"),
+        ),
+        (True, False, ("pulumi-resource-kubernetes", "argocd-application-controller", "helm", "kubectl-edit")),
+        (True, True, ("kapp-server-side-apply", "pulumi-kubernetes-1a2b", "argocd-controller", "flux", "kubectl")),
+        (False, False, ("kube-controller-manager", "OpenAPI-Generator", "node-fetch", "octopus", "k9s-operator")),
+        (False, False, ("kubectl-rollout", "before-first-apply", "cluster-autoscaler")),
+        (False, True, ("istio-operator", "capi-kubeadmcontrolplane", "kapp-controller")),
+    )
+    for manager in managers
+}
+"""By the field manager that has set a field which the bundle lacks: whether it applies, and whether the field goes."""
+
+
+def test_what_tools_have_set_goes_with_an_adoption_and_what_controllers_have_set_stays(
+    world: World, tmp_path: Path
+) -> None:
+    name = prepared(world)
+    bundle = []
+    for number, (manager, applies, _) in enumerate(MANAGERS.values()):
+        value = {**OLD, "metadata": {"name": f"a{number}", "namespace": name}}
+        collection = f"/api/v1/namespaces/{name}/configmaps"
+        if applies:
+            world.client.apply(f"{collection}/a{number}", value, manager=manager, force=True)
+        else:
+            world.client.create(collection, value, manager=manager)
+        bundle.append(make("v1", "ConfigMap", f"a{number}", data={"kept": "1"}))
+    spec = {"sources": [image(world.push(name, *bundle))], "collisionProtection": "IfNoController"}
+    shown = preview(world, tmp_path, name, **spec)
+    goes = {manager for manager, (_, _, goes) in MANAGERS.items() if goes}
+    assert shown.count('old: "1"') == len(goes), shown
+    deployed = world.deploy(*bundle, name=name, collisionProtection="IfNoController")
+    wait_changed(deployed, "")
+    found = {manager: world.client.get(deployed.path_of(f"a{number}")).value for number, manager in enumerate(MANAGERS)}
+    assert {manager for manager, value in found.items() if "old" not in value["data"]} == goes
+    assert all(value["data"]["kept"] == "1" for value in found.values())
+    owners = {each["manager"] for manager in goes for each in found[manager]["metadata"]["managedFields"]}
+    assert owners == {names.field_manager(name)}
+    assert not left_in(deployed)
+
+
+def test_what_people_have_set_goes_also_with_an_object_that_another_one_controls(world: World, tmp_path: Path) -> None:
+    name = prepared(world)
+    collection = f"/api/v1/namespaces/{name}/configmaps"
+    owner = world.client.create(collection, {**OLD, "metadata": {"name": "owner"}}).value
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}
+    value = {**OLD, "metadata": {"name": "a", "ownerReferences": [{**reference, "controller": True}]}}
+    world.client.create(collection, value, manager="kubectl-create")
+    bundle = make("v1", "ConfigMap", "a", data={"kept": "1"})
+    spec = {"sources": [image(world.push(name, bundle))], "collisionProtection": "None"}
+    assert '-  old: "1"' in preview(world, tmp_path, name, **spec)
+    deployed = world.deploy(bundle, name=name, collisionProtection="None")
+    wait_changed(deployed, "")
+    assert deployed.data("a") == {"kept": "1"}
+    assert not left_in(deployed)

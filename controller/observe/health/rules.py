@@ -153,14 +153,12 @@ def persistent_volume_claim(subject: Subject) -> Verdict:
         return HEALTHY
     if phase == "Lost":
         return failed("Lost", "the bound volume no longer exists")
-    if _is_claimed(subject) or subject.spec("storageClassName") == "":
-        return _PENDING
-    return _unbound(subject)
-
-
-def _is_claimed(subject: Subject) -> bool:
-    selected = field(subject.manifest, "metadata", "annotations", _SELECTED_NODE)
-    return bool(selected or subject.spec("volumeName"))
+    if volume := text(subject.manifest, "spec", "volumeName"):
+        shows = "shows whether it exists, has another claim or does not fit"
+        hint = f'"kubectl describe persistentvolume {volume}" {shows}; if its claim is gone, remove its spec.claimRef'
+        return progressing("NotBound", f'waiting for PersistentVolume "{volume}"', hint=hint)
+    is_used = field(subject.manifest, "metadata", "annotations", _SELECTED_NODE)
+    return _PENDING if is_used or subject.spec("storageClassName") == "" else _unbound(subject)
 
 
 def _unbound(subject: Subject) -> Verdict:

@@ -155,6 +155,7 @@ def test_which_dropped_objects_have_what_is_needed(case: Case) -> None:
 INGRESS = ("networking.k8s.io", "Ingress")
 STORAGE = ("storage.k8s.io", "StorageClass")
 DEFAULT = "storageclass.kubernetes.io/is-default-class"
+BETA_DEFAULT = "storageclass.beta.kubernetes.io/is-default-class"
 HELD: list[tuple[str, tuple[str, str], Manifest, Manifest]] = [
     ("a port", SERVICE, service("a", 30001), {"spec": {"ports": [{}]}}),
     ("no port", SERVICE, service("a", 0), {"spec": {"ports": [{"nodePort": 0}]}}),
@@ -178,6 +179,12 @@ HELD: list[tuple[str, tuple[str, str], Manifest, Manifest]] = [
         },
     ),
     ("the default", STORAGE, {"metadata": {"annotations": {DEFAULT: "true"}}}, {"metadata": {"annotations": {}}}),
+    (
+        "the default, as the beta version has it",
+        STORAGE,
+        {"metadata": {"annotations": {BETA_DEFAULT: "true"}}},
+        {"metadata": {"annotations": {}}},
+    ),
     (
         "not the default",
         STORAGE,

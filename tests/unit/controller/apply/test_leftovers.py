@@ -11,18 +11,21 @@ import pytest
 from rukpak.controller.apply.leftovers import (
     LAST_APPLIED,
     describe_left,
+    drops,
+    empties,
     find_left,
     is_about_left,
+    is_converted,
     object_in,
     split_retained,
     still_left,
     taken_fields,
 )
-from rukpak.controller.apply.trees import pruned, refused_part
 from rukpak.controller.observe.records import ObjectKey
 
 LEAF: dict[str, Any] = {}
 ITEM = {".": LEAF, "f:name": LEAF, "f:value": LEAF}
+WRITTEN = {".": LEAF, "f:old": LEAF, "f:kept": LEAF}
 LABELS = {"f:metadata": {"f:labels": {".": LEAF, "f:old": LEAF, "f:kept": LEAF}}}
 KEY = ObjectKey("", "Service", "shop", "web")
 
@@ -79,6 +82,32 @@ def test_what_kubectl_has_not_recorded_was_written_by_admission(recorded: dict[s
     assert (bool(taken), is_mixed) == (is_taken, False)
 
 
+def test_fields_of_another_version_of_a_kind_cannot_be_compared() -> None:
+    assert not is_converted(live("kubectl", LABELS))
+    assert not is_converted({**live("kube-controller-manager", LABELS), "apiVersion": "v2"})
+    assert is_converted({**live("kubectl", LABELS), "apiVersion": "v2"})
+
+
+def test_what_was_applied_as_text_to_a_secret_goes_from_its_data() -> None:
+    metadata = {"managedFields": [{"manager": "kubectl", "operation": "Apply", "fieldsV1": {"f:stringData": WRITTEN}}]}
+    value = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"old": "Yg==", "kept": "Yg=="}}
+    body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "data": {"kept": "Yg=="}}
+    assert taken_fields(value, body) == ({"f:data": {"f:old": LEAF}}, False)
+    custom = {"apiVersion": "example.com/v1", "kind": "Secret"}
+    assert taken_fields({**value, **custom}, {**body, **custom}) == ({}, False)
+
+
+@pytest.mark.parametrize("written", ["data", "stringData"])
+def test_what_kubectl_has_recorded_of_a_secret_goes_in_whichever_field_it_was_written(written: str) -> None:
+    fields = {"f:data": {".": LEAF, "f:old": LEAF, "f:injected": LEAF}}
+    entry = {"manager": "kubectl-client-side-apply", "operation": "Update", "apiVersion": "v1", "fieldsV1": fields}
+    recorded = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, written: {"old": "b"}}
+    metadata = {"annotations": {LAST_APPLIED: json.dumps(recorded)}, "managedFields": [entry]}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"old": "Yg==", "injected": "Yg=="}}
+    taken, _ = taken_fields(secret, {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "data": {}})
+    assert taken == {"f:data": {"f:old": LEAF}}
+
+
 class Left(NamedTuple):
     name: str
     before: Any
@@ -111,6 +140,60 @@ def test_what_is_left_of_the_revision_before(case: Left) -> None:
     now = {"metadata": {"managedFields": [entry]}, "spec": {"x": case.now}}
     found = find_left(now, {"spec": {"x": case.before}}, {"spec": {"x": case.after}})
     assert found == ({"f:spec": {"f:x": case.found}} if case.found else {})
+
+
+class Changed(NamedTuple):
+    name: str
+    before: Any
+    after: Any
+    drops: bool = False
+    empties: bool = False
+
+
+CHANGED = [
+    Changed("nothing", {"a": {"b": 1}}, {"a": {"b": 1}}),
+    Changed("another value", {"a": 1}, {"a": 2}),
+    Changed("a field that is new", {"a": 1}, {"a": 1, "b": 1}),
+    Changed("a field that is gone", {"a": {"b": 1, "c": 1}}, {"a": {"b": 1}}, drops=True),
+    Changed("a map that is gone", {"a": {"b": 1}, "c": 1}, {"c": 1}, drops=True),
+    Changed("a map that becomes empty", {"a": {"b": 1}}, {"a": {}}, drops=True, empties=True),
+    Changed("a map that was empty", {"a": {}}, {"a": {}}),
+    Changed("an empty map that is new", {}, {"a": {}}),
+    Changed("an empty map instead of a value", {"a": 1}, {"a": {}}, empties=True),
+    Changed("an empty map instead of null", {"a": None}, {"a": {}}),
+    Changed("an empty map below one that is new", {"a": 1}, {"a": 1, "b": {"c": {}}}),
+    Changed("another order", ["a", "b"], ["b", "a"], drops=True),
+    Changed("an empty map in an item of a list that changes", {"l": [{"name": "a", "m": {"x": 1}}]},
+            {"l": [{"name": "a", "m": {}}]}, drops=True, empties=True),
+    Changed("an empty map in an item of a list that stays", {"l": [{"m": {}}]}, {"l": [{"m": {}}]}),
+    Changed("an empty map in an item of a list that is new", {}, {"l": [{"m": {}}]}),
+    Changed("a list that becomes empty", {"l": [1]}, {"l": []}, drops=True, empties=True),
+    Changed("a list that stays empty", {"l": []}, {"l": []}),
+    Changed("a list that was empty", {"l": []}, {"l": [{"m": {}}]}, drops=True),
+    Changed("a list instead of a map", {"a": {"b": 1}}, {"a": [1]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CHANGED, ids=attrgetter("name"))
+def test_whether_a_revision_may_lack_something_or_leave_something_empty(case: Changed) -> None:
+    assert drops(case.before, case.after) is case.drops
+    assert empties(case.before, case.after) is case.empties
+
+
+@pytest.mark.parametrize(
+    ("after", "found"),
+    [
+        ({"a": {}}, True),
+        ({"a": {"b": {}}}, True),
+        ({"l": [{"m": {}}]}, True),
+        ({"a": 1, "l": []}, True),
+        ({"a": 1, "l": [1]}, False),
+    ],
+)
+def test_of_an_object_of_which_nothing_is_known_each_empty_map_and_list_counts(
+    after: dict[str, Any], *, found: bool
+) -> None:
+    assert empties(True, after) is found
 
 
 def test_a_warning_names_field_and_value_and_ends_when_the_bundle_sets_it() -> None:
@@ -175,14 +258,3 @@ def test_what_of_a_warning_still_holds(case: Still) -> None:
     entry = {"manager": "x", "operation": "Update", "fieldsV1": {"f:spec": case.owned} if case.owned else {}}
     found = still_left(warning, {"metadata": {"managedFields": [entry]}, "spec": case.spec})
     assert found == (f"{head}{case.says}; remove it" if case.says else "")
-
-
-def test_a_refusal_concerns_the_fields_that_it_names() -> None:
-    tree = {**LABELS, "f:spec": {"f:template": {"f:spec": LEAF}}}
-    assert refused_part(tree, [("spec", "template")]) == {"f:spec": {"f:template": {"f:spec": LEAF}}}
-    assert refused_part(tree, [("spec", "other")]) == tree
-
-
-def test_an_object_without_what_is_taken() -> None:
-    tree = {"f:list": {'k:{"name":"a"}': ITEM, 'k:{"name":"b"}': {"f:value": LEAF}}, "f:map": {".": LEAF, "f:a": LEAF}}
-    assert pruned({"list": [A, B], "map": {"a": 1}}, tree) == {"list": [{"name": "b"}]}

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
 
 import pytest
 
 from rukpak.controller.apply.managed_fields import (
+    PROBE,
+    Probe,
     claimed_fields,
     claimed_items,
+    emptied,
+    empty_maps,
+    find_taken,
     has_keyed_items,
     inherited_entries,
     left_fields,
     moved_items,
 )
+from rukpak.controller.kube.client import ApiError, Client
+from rukpak.controller.kube.resources import Resource
 from rukpak.controller.observe.records import ObjectKey, Record
+from tests.support.fake_cluster import CONFIG_MAPS, FakeCluster
 
 OURS, VERSION = "rukpak/shop", "v1"
 BODY = {"apiVersion": VERSION, "kind": "Service", "spec": {"ports": [{"name": "web", "port": 80}]}}
@@ -279,3 +289,185 @@ def test_what_is_taken_over_since_it_may_be_in_the_way(case: InTheWay) -> None:
 
 def merged(left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
     return {**left, **{name: merged(left.get(name, {}), child) for name, child in right.items()}}
+
+
+# what an object would be if it were new
+
+SERVICES = Resource("", "v1", "Service", "services", namespaced=True, verbs=frozenset())
+NAMED = {"name": "web", "namespace": "shop"}
+
+
+class Probed:
+    """An API server that answers dry runs with these specs in turn: None is a refusal. Further ones fail the test."""
+
+    def __init__(self, *specs: Mapping[str, Any] | None) -> None:
+        self.sent: list[tuple[str, Mapping[str, Any]]] = []
+        self._specs = iter(specs)
+
+    def apply(self, path: str, body: Mapping[str, Any], **options: Any) -> SimpleNamespace:
+        assert options == {"manager": OURS, "force": False, "dry_run": True, "metadata": False}
+        self.sent.append((path, body))
+        spec = next(self._specs)
+        if spec is None:
+            raise ApiError(422, "Invalid", "is invalid")
+        return SimpleNamespace(value={**body, "spec": spec})
+
+    def probe(self, body: Mapping[str, Any]) -> Probe:
+        return Probe(cast("Client", self), SERVICES, body, OURS)
+
+
+class New(NamedTuple):
+    name: str
+    metadata: dict[str, Any]
+    spec: dict[str, Any]
+    sent: dict[str, Any]
+
+
+NEW = [
+    New("as it is applied", {}, {"ports": [{"port": 80}]}, {"ports": [{"port": 80}]}),
+    New("not bound to the object", {"uid": "u", "resourceVersion": "1"}, {"type": "ClusterIP"}, {"type": "ClusterIP"}),
+    New("without a port of the nodes", {}, {"ports": [{"port": 80, "nodePort": 30000}]}, {"ports": [{"port": 80}]}),
+    New("without an address", {}, {"clusterIP": "10.0.0.9", "clusterIPs": ["10.0.0.9"]}, {"clusterIPs": []}),
+    New("headless, which any number of Services may be", {}, {"clusterIP": "None"}, {"clusterIP": "None"}),
+]
+
+
+@pytest.mark.parametrize("case", NEW, ids=attrgetter("name"))
+def test_what_is_asked_to_learn_what_a_new_object_would_be(case: New) -> None:
+    server = Probed({})
+    metadata = {**NAMED, "labels": {"a": "b"}}
+    body = {"apiVersion": "v1", "kind": "Service", "metadata": {**metadata, **case.metadata}, "spec": case.spec}
+    assert server.probe(body).made
+    [(path, sent)] = server.sent
+    assert path == f"/api/v1/namespaces/shop/services/{PROBE}"
+    assert sent == {**body, "metadata": {**metadata, "name": PROBE}, "spec": case.sent}
+
+
+@pytest.mark.parametrize("spec", [{"a": 1}, None], ids=["accepted", "refused"])
+def test_a_new_object_is_asked_for_once(spec: dict[str, Any] | None) -> None:
+    server = Probed(spec)
+    probe = server.probe({**BODY, "metadata": NAMED})
+    assert probe.made is probe.made
+    assert (probe.made is None) is (spec is None)
+    assert len(server.sent) == 1
+
+
+class Kept(NamedTuple):
+    name: str
+    live: dict[str, Any]
+    made: tuple[dict[str, Any] | None, ...]
+    """The spec of each new object that is asked for."""
+    taken: set[str]
+    manager: str = "kubectl-create"
+
+
+TAKEN_FROM = [
+    Kept("what a new object lacks goes", {"x": 1}, ({},), {"f:x"}),
+    Kept("a default stays", {"x": 1}, ({"x": 1},), set()),
+    Kept("another value than the default goes", {"x": 2}, ({"x": 1}, {"x": 1}), {"f:x"}),
+    Kept("what is generated stays", {"x": "abc"}, ({"x": "def"}, {"x": "ghi"}), set()),
+    Kept("what is generated stays beside what goes", {"x": "abc", "y": 1}, ({"x": "def"}, {"x": "ghi"}), {"f:y"}),
+    Kept("all goes if a new object is refused", {"x": 1, "y": 1}, (None,), {"f:x", "f:y"}),
+    Kept("another value goes if only the second one is refused", {"x": 2}, ({"x": 1}, None), {"f:x"}),
+    Kept("nothing is asked where the bundle has it all", {"a": 2}, (), set()),
+    Kept("nothing is asked where others have set it", {"x": 1}, (), set(), "kube-controller-manager"),
+]
+
+
+@pytest.mark.parametrize("case", TAKEN_FROM, ids=attrgetter("name"))
+def test_what_goes_with_an_adoption_beside_defaults(case: Kept) -> None:
+    body = {"apiVersion": "v1", "kind": "Service", "metadata": NAMED, "spec": {"a": 1}}
+    theirs = entry(case.manager, {"f:spec": {f"f:{name}": {} for name in case.live}})
+    live = {**body, "metadata": {**NAMED, "managedFields": [theirs]}, "spec": case.live}
+    server = Probed(*case.made)
+    taken = find_taken(live, body, server.probe(body))
+    assert set(taken.get("f:spec", {})) == case.taken
+    assert len(server.sent) == len(case.made)
+
+
+# maps that become empty
+
+
+class Emptied(NamedTuple):
+    name: str
+    live: Any
+    body: Any
+    ours: dict[str, Any]
+    pointers: dict[str, Any]
+
+
+ALL_OF_M: dict[str, Any] = {"f:m": {".": {}, "f:a": {}}}
+ALL_OF_L: dict[str, Any] = {"f:l": {'k:{"name":"y"}': {".": {}, "f:name": {}}}}
+Y = {"name": "y"}
+EMPTIED = [
+    Emptied("a map whose fields are all ours", {"m": {"a": 1}}, {"m": {}}, {"f:m": {"f:a": {}}}, {"/m": {}}),
+    Emptied("a map which is ours itself", {"m": {"a": 1}}, {"m": {}}, ALL_OF_M, {"/m": {}}),
+    Emptied("not one that somebody else has a field in", {"m": {"a": 1, "b": 1}}, {"m": {}}, ALL_OF_M, {}),
+    Emptied("not one that is atomic: it is replaced", {"m": {"a": 1}}, {"m": {}}, {"f:m": {}}, {}),
+    Emptied("not one that is empty", {"m": {}}, {"m": {}}, ALL_OF_M, {}),
+    Emptied("not one that is gone", {}, {"m": {}}, ALL_OF_M, {}),
+    Emptied("not one that is removed", {"m": {"a": 1}, "b": 1}, {"b": 1}, {**ALL_OF_M, "f:b": {}}, {}),
+    Emptied("not one that keeps a field", {"m": {"a": 1, "b": 1}}, {"m": {"b": 1}}, ALL_OF_M, {}),
+    Emptied("a map below another one", {"n": {"m": {"a": 1}}}, {"n": {"m": {}}}, {"f:n": ALL_OF_M}, {"/n/m": {}}),
+    Emptied("one with a slash in its name", {"a/b~": {"a": 1}}, {"a/b~": {}}, {"f:a/b~": {"f:a": {}}},
+            {"/a~1b~0": {}}),
+    Emptied("a map in an item, wherever it is on the cluster",
+            {"l": [{"name": "x"}, {**Y, "m": {"a": 1}}]}, {"l": [{**Y, "m": {}}]},
+            {"f:l": {'k:{"name":"y"}': {".": {}, "f:name": {}, **ALL_OF_M}}}, {"/l/1/m": {}}),
+    Emptied("a list with keys", {"l": [Y]}, {"l": []}, ALL_OF_L, {"/l": []}),
+    Emptied("not one with an item of somebody else's", {"l": [Y, {"name": "x"}]}, {"l": []}, ALL_OF_L, {}),
+    Emptied("a set", {"s": ["a"]}, {"s": []}, {"f:s": {'v:"a"': {}}}, {"/s": []}),
+    Emptied("not a list that is atomic", {"s": ["a"]}, {"s": []}, {"f:s": {}}, {}),
+    Emptied("a list in an item of another one",
+            {"l": [{**Y, "s": ["a"]}]}, {"l": [{**Y, "s": []}]},
+            {"f:l": {'k:{"name":"y"}': {".": {}, "f:name": {}, "f:s": {'v:"a"': {}}}}}, {"/l/0/s": []}),
+    Emptied("not a list instead of a map", {"m": {"a": 1}}, {"m": []}, ALL_OF_M, {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", EMPTIED, ids=attrgetter("name"))
+def test_which_maps_and_lists_are_emptied_before_an_apply(case: Emptied) -> None:
+    custom, built_in = ({"apiVersion": version, **case.body} for version in ("example.com/v1", "apps/v1"))
+    assert dict(emptied(case.live, custom, case.ours)) == case.pointers
+    # A built-in kind leaves out an empty list.
+    assert dict(emptied(case.live, built_in, case.ours)) == {k: v for k, v in case.pointers.items() if v == {}}
+
+
+@pytest.mark.parametrize(
+    ("manager", "theirs", "is_emptied"),
+    [
+        ("x", {"f:data": {"f:a": {}}}, False),
+        ("x", {"f:data": {}}, False),
+        ("x", {"f:metadata": {}}, True),
+        (OURS, {"f:data": {"f:a": {}}}, True),
+    ],
+    ids=["a field of it", "the map as a whole", "something else", "what was ours before"],
+)
+def test_a_map_is_emptied_unless_somebody_else_has_set(
+    manager: str, theirs: dict[str, Any], *, is_emptied: bool
+) -> None:
+    cluster = FakeCluster(CONFIG_MAPS)
+    entries = [entry(OURS, {"f:data": {"f:a": {}}}, "Apply"), entry(manager, theirs)]
+    metadata = {"name": "a", "namespace": "shop", "managedFields": entries}
+    live = cluster.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "1"}})
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {}}
+    found = empty_maps(cluster.client, CONFIG_MAPS.path("shop", "a"), body, live, OURS)
+    assert (found is not None) is is_emptied
+
+
+@pytest.mark.parametrize(
+    ("uid", "sent", "data"),
+    [("", True, {}), ("the same", True, {}), ("another", False, {"a": "1"})],
+    ids=["an object that is adopted", "one of ours", "one that was made again meanwhile"],
+)
+def test_a_map_is_emptied_in_what_was_read_and_not_read_again(uid: str, *, sent: bool, data: dict[str, str]) -> None:
+    cluster = FakeCluster(CONFIG_MAPS)
+    metadata = {"name": "a", "namespace": "shop", "managedFields": [entry(OURS, {"f:data": {"f:a": {}}}, "Apply")]}
+    live = cluster.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "1"}})
+    path = CONFIG_MAPS.path("shop", "a")
+    bound = {"uid": live["metadata"]["uid"] if uid == "the same" else uid} if uid else {}
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", **bound}, "data": {}}
+    version = empty_maps(cluster.client, path, body, live, OURS)
+    assert (version is not None) is sent
+    assert cluster.objects[path]["data"] == data
+    assert [request for request in cluster.requests if request.startswith("GET")] == []

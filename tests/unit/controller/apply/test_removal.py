@@ -370,10 +370,10 @@ def judged(released_cluster: FakeCluster, *references: Any) -> Record:
 def test_an_object_that_another_controls_is_marked_as_ours_in_the_same_write(released_cluster: FakeCluster) -> None:
     record = judged(released_cluster, CONTROLLER, OTHER)
     released_cluster.taken()
-    version = mark_to_take_back(released_cluster.client, CONFIG_MAPS, record, "foo")
+    marked = mark_to_take_back(released_cluster.client, CONFIG_MAPS, record, "foo")
     assert metadata(released_cluster)["ownerReferences"] == [OTHER]
     assert metadata(released_cluster)["annotations"][names.RELEASED_FROM] == "foo"
-    assert version == metadata(released_cluster)["resourceVersion"]
+    assert marked == metadata(released_cluster)
     assert released_cluster.requests == [f"GET {PATH}", f"MERGE {PATH}"]
 
 

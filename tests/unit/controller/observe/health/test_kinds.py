@@ -128,6 +128,14 @@ def test_what_is_said_of_an_object(case: Case) -> None:
     assert (verdict.state, verdict.reason, verdict.deadline) == (case.expect, case.reason, case.deadline)
 
 
+def test_a_claim_that_waits_for_its_volume_names_it_and_what_may_be_in_the_way() -> None:
+    verdict = assess(claim("Pending", spec={"storageClassName": "", "volumeName": "disk"}), Context())
+
+    assert verdict.message == 'waiting for PersistentVolume "disk"'
+    assert "kubectl describe persistentvolume disk" in verdict.hint
+    assert "if its claim is gone, remove its spec.claimRef" in verdict.hint
+
+
 @pytest.mark.parametrize("kind", ["HTTPRoute", "GRPCRoute", "TCPRoute", "TLSRoute", "UDPRoute"])
 def test_every_kind_of_route_names_the_parent_that_it_waits_for(kind: str) -> None:
     given = route(parent("a", *ACCEPTED), parent("b", ACCEPTED[0]), kind=kind)
