@@ -1,11 +1,12 @@
 """`rukpak lint`: what is wrong with the objects of a bundle, as far as that is known without a cluster; for CI.
 
-A bundle is rendered as by `rukpak render`, and its objects are checked by the schemas of their kinds (schemas.py).
-Rendered objects do not know where they come from. If something is wrong with one, the files of the bundle are searched
-for its kind and name, to tell file and line. What a template makes is not found there, and has only a name.
+A bundle is rendered as by `rukpak render`. The custom objects in it are checked by the CustomResourceDefinitions in it,
+as the API server does, and kinds must be among those that a cluster serves. Rendered objects do not know where they
+come from. If something is wrong with one, the files of the bundle are searched for its kind and name, to tell file and
+line. What a template makes is not found there, and has only a name.
 
-Not here: what needs a cluster, such as admission, the CEL rules of CustomResourceDefinitions, quotas, and whether an
-object may be changed (`rukpak diff`).
+Not here: the schemas of Kubernetes' own kinds (kubeconform has them), and what needs a cluster, such as admission, the
+CEL rules of CustomResourceDefinitions, quotas, and whether an object may be changed (`rukpak diff`).
 """
 
 from __future__ import annotations
@@ -16,24 +17,51 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import yaml
 
 from rukpak.api.plugins import Capabilities, Limits
+from rukpak.controller.apply.crd_changes import PRESERVE
+from rukpak.controller.apply.crd_upgrade import EMBEDDED, admit, validate
 from rukpak.controller.building.revision import Revision
 from rukpak.controller.cli.command import FAILED, tell
 from rukpak.controller.cli.content import check_stdin, is_local, is_named, unpack
+from rukpak.controller.cli.parser import suggest
 from rukpak.controller.cli.render import read_capabilities, render_given
-from rukpak.controller.content.limits import name_key
-from rukpak.controller.formats.objects import Identity, Object, group_of, identify
+from rukpak.controller.content.limits import quote
+from rukpak.controller.formats.objects import Identity, Object, crd_specs, group_of, identify
 from rukpak.controller.formats.plain import find_manifests_below
-from rukpak.controller.untrusted import path_below
+from rukpak.controller.untrusted import TooManyStepsError, mapping, path_below, sequence, text
 from rukpak.controller.views import MisuseError
 from rukpak.controller.views.texts import to_json
 
-if TYPE_CHECKING:
-    from rukpak.controller.cli.schemas import FieldPath, Kind, Schemas
+Kind: TypeAlias = tuple[str, str, str]
+"""Group, version and kind."""
+Problem: TypeAlias = tuple[str, str]
+"""A field, such as `spec.ports[0].name`, and what is wrong with it; never its value, which may be secret."""
+_TEXT = {"type": "string"}
+_TIMES = ("creationTimestamp", "deletionTimestamp")
+_OBJECT_META = {
+    "type": "object",
+    "properties": {
+        **dict.fromkeys(("name", "generateName", "namespace", "uid", "resourceVersion", "selfLink", *_TIMES), _TEXT),
+        **{name: {"type": "integer"} for name in ("generation", "deletionGracePeriodSeconds")},
+        **{name: {"type": "object", "additionalProperties": _TEXT} for name in ("labels", "annotations")},
+        **{name: {"type": "array"} for name in ("ownerReferences", "managedFields")},
+        "finalizers": {"type": "array", "items": _TEXT},
+    },
+}
+_TYPE_META: Mapping[str, Mapping[str, Any]] = {
+    "apiVersion": _TEXT,
+    "kind": _TEXT,
+    "metadata": _OBJECT_META,
+}
+"""What every custom object has, although its schema does not say so."""
+_ELSEWHERE = (
+    "to check the others, run: rukpak render … | kubeconform -strict -ignore-missing-schemas; or rukpak diff …,"
+    " which asks the API server"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +69,7 @@ class Finding:
     """What is wrong with a field of an object."""
 
     identity: Identity
-    path: FieldPath
+    field: str
     problem: str
 
 
@@ -50,7 +78,7 @@ class Report:
     """What was found in a bundle."""
 
     version: str
-    """Version of Kubernetes, such as 1.36."""
+    """Version of Kubernetes, such as v1.36.3."""
     objects: int
     findings: Sequence[Finding]
     unchecked: Mapping[Kind, int]
@@ -60,18 +88,19 @@ class Report:
 def main(options: argparse.Namespace) -> int:
     """Check a bundle and print what is found; return the exit status: 1 if something is wrong.
 
-    Raises: MisuseError, also without the extra that has the schemas; as `rukpak render`.
+    Raises: MisuseError; as `rukpak render`.
     """
     _check(options)
     capabilities = read_capabilities(options.capabilities)
-    version = _choose_version(options.kubernetes_version, capabilities)
     _, revision = render_given(options, capabilities)
     for warning in revision.warnings:
         tell(f"warning: {warning}")
-    report = _make_report(version, revision, capabilities)
+    report = _make_report(revision, capabilities)
     places = _places_of(options.source) if report.findings and is_local(options) else Places(())
     print(_show(report, places, options.output), end="")
     tell(_summarize(report))
+    if report.unchecked:
+        tell(_ELSEWHERE)
     return FAILED if report.findings else 0
 
 
@@ -81,48 +110,80 @@ def _check(options: argparse.Namespace) -> None:
     check_stdin(options)
 
 
-def _choose_version(wanted: str, capabilities: Capabilities) -> str:
-    try:
-        from rukpak.controller.cli.schemas import known_versions  # noqa: PLC0415 - needs the extra
-    except ImportError:
-        raise MisuseError('the schemas of Kubernetes are missing; run: pip install "rukpak[lint]"') from None
-    known = known_versions()
-    if wanted:
-        found = wanted.removeprefix("v")
-        if found not in known:
-            raise MisuseError(f'--kubernetes-version: no schemas of "{wanted}"; there are those of {", ".join(known)}')
-        return found
-    served = _numbers(capabilities.kubernetes_version)
-    return next((each for each in reversed(known) if _numbers(each) <= served), known[0])
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int("".join(filter(str.isdecimal, part)) or 0) for part in version.split(".")[:2])
-
-
-def _make_report(version: str, revision: Revision, capabilities: Capabilities) -> Report:
-    from rukpak.controller.cli.schemas import Schemas  # noqa: PLC0415 - needs the extra
-
+def _make_report(revision: Revision, capabilities: Capabilities) -> Report:
     objects = [*revision.objects, *(hook["manifest"] for hook in revision.hooks)]
-    schemas = Schemas(version, objects)
+    schemas = dict(_custom_schemas(objects))
+    known = capabilities.kinds.keys() | schemas.keys()
     findings: list[Finding] = []
     unchecked: Counter[Kind] = Counter()
     for item in objects:
         kind = (group_of(item), item["apiVersion"].rpartition("/")[2], item["kind"])
-        problems = list(_find_problems(schemas, kind, item, capabilities))
-        findings += [Finding(identity=identify(item), path=path, problem=problem) for path, problem in problems]
-        if not (problems or schemas.contains(kind)):
+        if kind in schemas:
+            problems = find_problems(item, schemas[kind])
+        else:
+            problems = list(_explain_unknown(kind, known)) if kind[0] not in capabilities.unknown else []
+        findings += [Finding(identity=identify(item), field=field, problem=problem) for field, problem in problems]
+        if not (problems or kind in schemas):
             unchecked[kind] += 1
-    return Report(version=version, objects=len(objects), findings=findings, unchecked=unchecked)
+    return Report(version=capabilities.kubernetes_version, objects=len(objects), findings=findings, unchecked=unchecked)
 
 
-def _find_problems(
-    schemas: Schemas, kind: Kind, item: Object, capabilities: Capabilities
-) -> Iterator[tuple[FieldPath, str]]:
-    if schemas.contains(kind):
-        yield from schemas.find_problems(kind, item)
-    elif kind not in capabilities.kinds and (problem := schemas.explain_unknown(kind)):
-        yield problem
+# what is wrong with an object
+
+
+def _custom_schemas(objects: Iterable[Object]) -> Iterator[tuple[Kind, Mapping[str, Any]]]:
+    for spec in crd_specs(objects):
+        for version in map(mapping, sequence(spec, "versions")):
+            schema = mapping(version, "schema", "openAPIV3Schema")
+            if schema and version.get("served"):
+                yield (text(spec, "group"), text(version, "name"), text(spec, "names", "kind")), schema
+
+
+def _explain_unknown(kind: Kind, known: Iterable[Kind]) -> Iterator[Problem]:
+    """Yield what is wrong with the type of an object if there is no such kind, and none may be defined elsewhere."""
+    group, version, name = kind
+    served = {(other, each) for of, other, each in known if of == group}
+    if (version, name) in served:
+        return
+    prefix = f"{group}/" if group else ""
+    if others := sorted(other for other, each in served if each == name):
+        yield "apiVersion", f"{prefix}{version} has no kind {quote(name)}; use {prefix}{others[-1]}"
+    elif served or "." not in group:  # a group without a dot can only be one of Kubernetes
+        yield "kind", f"{prefix}{version} has no kind {quote(name)}{suggest(name, {each for _, each in served})}"
+
+
+def find_problems(item: Mapping[str, Any], schema: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with a custom object by its schema (`openAPIV3Schema`).
+
+    Rendering has dropped null where the schema does not allow it.
+    """
+    try:
+        violations = validate(admit(item, schema), schema)
+        return sorted({*_find_dropped(item, schema), *((each.field, each.reason) for each in violations)})
+    except (RecursionError, TooManyStepsError):
+        return [("", "has too many values or levels to be checked")]
+
+
+def _find_dropped(value: Any, schema: Mapping[str, Any], path: str = "") -> Iterator[Problem]:
+    """Yield what `admit` drops and `validate` does not look at: unknown fields, and what is wrong in metadata."""
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _find_dropped(item, mapping(schema, "items"), path_below(path, f"[{index}]"))
+    if not isinstance(value, dict):
+        return
+    properties, others = mapping(schema, "properties"), schema.get("additionalProperties")
+    type_meta = _TYPE_META if not path or schema.get(EMBEDDED) is True else {}
+    for name, item in value.items():
+        field = path_below(path, f".{name}" if path else name)
+        if name in type_meta:
+            for violation in validate({"value": item}, {"properties": {"value": type_meta[name]}}):
+                yield f"{field}{violation.field.removeprefix('value')}", violation.reason
+            yield from _find_dropped(item, type_meta[name], field)
+        elif name in properties or isinstance(others, dict):
+            yield from _find_dropped(item, mapping(properties.get(name, others)), field)
+        elif (properties or type_meta) and not (others or schema.get(PRESERVE)):
+            # Where no field is known, the API server drops all and says nothing.
+            yield field, f"unknown field{suggest(name, (*type_meta, *properties))}"
 
 
 # files and lines
@@ -153,7 +214,7 @@ class Places:
         if len(found) != 1:
             return None
         file, node = found[0]
-        return file, _line_of(node, finding.path)
+        return file, _line_of(node, finding.field)
 
 
 def _places_of(source: str) -> Places:
@@ -200,22 +261,24 @@ def _namespace_of(node: yaml.Node) -> str:
     return _text(_fields(fields["metadata"][1]), "namespace")
 
 
-def _line_of(node: yaml.Node, path: FieldPath) -> int:
-    line = node.start_mark.line
-    for step in path:
-        if isinstance(step, int):
-            items = node.value if isinstance(node, yaml.SequenceNode) else ()
-            if step >= len(items):
-                break
-            node = items[step]
-            line = node.start_mark.line
-        else:
-            fields = _fields(node)
-            if step not in fields:
-                break
-            key, node = fields[step]
-            line = key.start_mark.line
-    return line + 1
+def _line_of(node: yaml.Node, field: str) -> int:
+    line, path = node.start_mark.line, f".{field}"
+    while True:
+        # Names may contain dots and brackets: the longest that fits is meant.
+        fitting = [
+            each for each in _steps_of(node) if path == each[0] or path.startswith((f"{each[0]}.", f"{each[0]}["))
+        ]
+        if not fitting:
+            return line + 1
+        step, key, node = max(fitting, key=lambda each: len(each[0]))
+        line, path = key.start_mark.line, path[len(step) :]
+
+
+def _steps_of(node: yaml.Node) -> Iterator[tuple[str, yaml.Node, yaml.Node]]:
+    """Yield each step below a value, as paths write it, where it begins, and where it leads to."""
+    if isinstance(node, yaml.SequenceNode):
+        yield from ((f"[{index}]", item, item) for index, item in enumerate(node.value))
+    yield from ((f".{name}", key, value) for name, (key, value) in _fields(node).items())
 
 
 # the result
@@ -232,15 +295,7 @@ def _place(place: tuple[str, int] | None) -> str:
 
 
 def _write(finding: Finding) -> str:
-    return ": ".join(filter(None, (str(finding.identity), write_path(finding.path), finding.problem)))
-
-
-def write_path(path: FieldPath) -> str:
-    """Return a path as messages write it: spec.ports[0].name, metadata.labels["app.kubernetes.io/name"]."""
-    text = ""
-    for step in path:
-        text = path_below(text, f"[{step}]" if isinstance(step, int) else name_key("", step))
-    return text.removeprefix(".")
+    return ": ".join(filter(None, (str(finding.identity), finding.field, finding.problem)))
 
 
 def _dump(report: Report, places: Places) -> dict[str, Any]:
@@ -251,7 +306,7 @@ def _dump(report: Report, places: Places) -> dict[str, Any]:
             {
                 **({"file": place[0], "line": place[1]} if place else {}),
                 **{name: value for name, value in each.identity._asdict().items() if value},
-                "field": write_path(each.path),
+                "field": each.field,
                 "problem": each.problem,
             }
         )
@@ -272,7 +327,5 @@ def _summarize(report: Report) -> str:
         f"{kind}{f'.{group}' if group else ''} ({count})"
         for (group, _, kind), count in sorted(report.unchecked.items())
     )
-    counts = (
-        f"objects: {report.objects}, problems: {len(report.findings)}, by the schemas of Kubernetes {report.version}"
-    )
-    return f"{counts}; not checked, without a schema: {kinds}" if kinds else counts
+    counts = f"objects: {report.objects}, problems: {len(report.findings)}"
+    return f"{counts}; fields not checked, without a schema in the bundle: {kinds}" if kinds else counts

@@ -520,19 +520,20 @@ BUNDLES = {
     ),
     "lint": Verb(
         summary="find fields of objects that a cluster would refuse, without a cluster",
-        description="Render a bundle and check its objects by the schemas of Kubernetes and of its own "
-        "CustomResourceDefinitions. Exits with 1 if something is wrong. Requires the extra lint.",
+        description="Render a bundle, check that the kinds of its objects exist, and check custom objects by the "
+        "CustomResourceDefinitions beside them. Exits with 1 if something is wrong. For the fields of Kubernetes' own "
+        "kinds, rukpak diff asks the API server; without a cluster: rukpak render ./bundle | kubeconform -strict "
+        "-ignore-missing-schemas.",
         usage="SOURCE|-f FILE [flags]",
         examples={
             "lint ./bundle": "a directory",
-            "lint ./chart --values values.yaml --kubernetes-version 1.34": "a chart, for an older cluster",
+            "lint ./chart --values values.yaml --capabilities served.yaml": "a chart, for a certain cluster",
             "lint -f shop.yaml -o json": "a BundleDeployment in a file; print the findings as JSON",
         },
         flags=(
             _SOURCE,
             _flag("--name NAME", "name of the BundleDeployment, for SOURCE [default: bundle]"),
             _flag("--capabilities FILE", _CAPABILITIES),
-            _flag("--kubernetes-version VERSION", "such as 1.36 [default: that of the capabilities]", default=""),
             _output("json"),
             *CONTENT,
             *_cluster("namespace"),

@@ -15,8 +15,8 @@ from rukpak.controller.building.capabilities import shipped
 from rukpak.controller.building.entry_points import processor_of, source_of
 from rukpak.controller.building.revision import Revision, Terms
 from rukpak.controller.cli import run as run_command
+from rukpak.controller.cli.lint import find_problems
 from rukpak.controller.cli.permissions import Resources
-from rukpak.controller.cli.schemas import Schemas
 from rukpak.controller.cli.ui import announce
 from rukpak.controller.content.archive import write_entries
 from rukpak.controller.content.store import ContentStore, assemble
@@ -75,7 +75,6 @@ __all__ = [
     "Response",
     "Revision",
     "RevisionStore",
-    "Schemas",
     "State",
     "StorageClassInfo",
     "Terms",
@@ -97,6 +96,7 @@ __all__ = [
     "equal_by_value",
     "explain",
     "explain_namespace",
+    "find_problems",
     "first_uncovered",
     "git_objects",
     "git_process",
