@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from rukpak.api import names
 from rukpak.controller.playground.cluster import KubectlError
 from tests.support.bundles import Deployed, Manifest, World, image, new_name
+from tests.support.charts import files_of
 from tests.support.controller import command
 from tests.support.objects import make
 
@@ -814,3 +816,47 @@ def test_what_people_have_set_goes_also_with_an_object_that_another_one_controls
     wait_changed(deployed, "")
     assert deployed.data("a") == {"kept": "1"}
     assert not left_in(deployed)
+
+
+# real bundles
+
+CORPUS = Path(os.environ.get("RUKPAK_CORPUS", "/nonexistent"))
+FORMATS: Mapping[str, Manifest] = {
+    "plain": {},
+    "helm": {"values": {"replicaCount": 0}},
+    "registry-v1": {"certificateProvider": "none"},
+}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "folder",
+    [path for kind in FORMATS for path in sorted((CORPUS / kind).glob("*")) if path.is_dir()],
+    ids=lambda path: f"{path.parent.name}-{path.name}",
+)
+def test_of_a_real_bundle_nothing_is_left_that_kubectl_has_created_and_labeled(
+    world: World, folder: Path, tmp_path: Path
+) -> None:
+    name, kind = prepared(world), folder.parent.name
+    (tmp_path / "config.yaml").write_text(json.dumps(FORMATS[kind]))
+    rukpak = command(world.cluster.kubeconfig)
+    words = ("--format", kind, "-n", name, "--name", name, "--config", str(tmp_path / "config.yaml"))
+    rendered = rukpak("render", str(folder), *words, "-o", "json").stdout
+    made = [each for each in json.loads(rendered)["items"] if each["kind"] != "Namespace"]
+    for each in made:
+        each["metadata"].setdefault("labels", {})["old"] = "label"
+    objects = {"apiVersion": "v1", "kind": "List", "items": made}
+    kubectl(world, name, "create", value=objects)
+    deployed = world.deploy(
+        files_of(folder),
+        format=kind,
+        config=FORMATS[kind],
+        name=name,
+        collisionProtection="IfNoController",
+        installNamespace=name,
+    )
+    wait_changed(deployed, "")
+    assert deployed.status().get("warnings", []) == []
+    assert deployed.conditions()["Installed"]["status"] == "True"
+    found = json.loads(world.cluster.kubectl("get", "-n", name, "-o", "json", "-f", "-", input=json.dumps(objects)))
+    assert [each["metadata"]["name"] for each in found["items"] if "old" in each["metadata"].get("labels", {})] == []
