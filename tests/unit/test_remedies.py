@@ -13,6 +13,7 @@ from tests.support.instructions import commands, fields, marks, nested, settings
 
 FOREIGN = {
     "spec.a",
+    "spec.claimRef",
     "spec.clusterIPs",
     "spec.image",
     "spec.minKubeVersion",
