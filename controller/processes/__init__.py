@@ -1,7 +1,7 @@
 """Confined child processes and supervised threads.
 
 In: a command, its limits and the files that it needs. Out: a process that the kernel confines. Which program it is, and
-what its output means, is left to `sources`, `formats` and `build`.
+what its output means, is left to `sources`, `formats` and `building`.
 
     programs      START HERE: limits, accessible files, and no more network than needed; watched and killed as one
     kernel        the interfaces of the kernel for that

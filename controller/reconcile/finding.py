@@ -256,7 +256,7 @@ def _may_poll(context: Context) -> bool:
     if context.requested_at != context.status.last_handled_reconcile_at:
         return False
     try:
-        check(context.spec)  # `find` reports the failure
+        check(context.spec)  # `find_wanted` reports the failure
         context.services.accounts.policy.check(context.spec)
     except BundleError:
         return False

@@ -130,7 +130,7 @@ class InstalledTargetsCache:
 
 @dataclass(slots=True, kw_only=True)
 class StoredRevisions:
-    """What is known of the stored revisions; written by stored.py and ownership.py."""
+    """What is known of the stored revisions; written by stored.py and inventory.py."""
 
     read: dict[str, Revision] = field(default_factory=dict)
     """By digest, while passes work on them."""
@@ -212,7 +212,7 @@ class SourceState:
 
 @dataclass(slots=True, kw_only=True)
 class Strays:
-    """Objects with our marks that no revision names; written by ownership.py."""
+    """Objects with our marks that no revision names; written by inventory.py."""
 
     keys: frozenset[ObjectKey] = frozenset()
     reported: frozenset[ObjectKey] = frozenset()
@@ -223,7 +223,7 @@ class Strays:
 
 @dataclass(slots=True, kw_only=True)
 class Teardown:
-    """What is known while a BundleDeployment is being deleted; written by deletion.py and ownership.py."""
+    """What is known while a BundleDeployment is being deleted; written by deletion.py."""
 
     since: float | None = None
     """When this process first saw it, in monotonic seconds."""

@@ -1,6 +1,6 @@
 """What passes use to find, make and store revisions. Which revision is wanted is decided in `reconcile/finding.py`.
 
-How a spec becomes a revision is left to `build`; slow work runs in the background and triggers the next pass when it
+How a spec becomes a revision is left to `building`; slow work runs in the background and triggers the next pass when it
 ends.
 
     approval        whether a revision may be applied, waits for approval, or is older than the installed one
