@@ -219,15 +219,17 @@ def test_of_two_candidates_only_the_one_that_has_it_makes_way(world: World) -> N
 def test_for_a_quota_no_more_makes_way_than_is_needed(world: World) -> None:
     limit, where = quota("count/deployments.apps", 3), ("deployments", "/apis/apps/v1")
     old = [deployment(name) for name in ("one", "two", "three")]
-    deployed = world.deploy(limit, *old)
-    deployed.wait_ready()
-    counted = {"count/deployments.apps": "3"}
+    deployed = world.deploy(limit)
 
-    def is_counted() -> bool:
+    def is_counted(used: int) -> bool:
         found = deployed.get("limit", "resourcequotas")
-        return found is not None and found.get("status", {}).get("used") == counted
+        return found is not None and found.get("status", {}).get("used") == {"count/deployments.apps": str(used)}
 
-    deployed.wait(is_counted, "all three counted")
+    # Only what is created after that is counted at once: the controller manager counts again every five minutes.
+    deployed.wait(lambda: is_counted(0), "none counted")
+    upgrade(world, deployed, limit, *old)
+    deployed.wait_ready()
+    deployed.wait(lambda: is_counted(3), "all three counted")
     upgrade(world, deployed, limit, deployment("new", replicas=1))
     deployed.wait_for("Installed")
     deployed.wait_for("Healthy", "False", "Progressing")
