@@ -88,7 +88,7 @@ def taken_fields(live: Mapping[str, Any], body: Mapping[str, Any]) -> tuple[Tree
 
 
 def is_converted(live: Mapping[str, Any]) -> bool:
-    """Whether earlier managers of an object have set fields of another version of its kind, which may be other ones."""
+    """Whether earlier managers have set fields of an object in another version of its kind, where names may differ."""
     return any(is_passed_on(each) and each.get("apiVersion") != live.get("apiVersion") for each in entries_of(live))
 
 

@@ -245,7 +245,7 @@ class Probe:
 def find_taken(live: Mapping[str, Any], body: Mapping[str, Any], probe: Probe) -> Tree:
     """Return what is removed from an object that is adopted; defaults and what admission writes are not.
 
-    Which these are shows, where no tool has recorded what it applied, a new object. If that is refused, all is taken:
+    Where no tool has recorded what it applied, a new object shows which these are. If that is refused, all is taken:
     defaults come back by themselves.
     """
     taken, is_mixed = taken_fields(live, body)
@@ -282,11 +282,11 @@ def empty_maps(client: Client, path: str, body: Mapping[str, Any], live: Mapping
     theirs: Tree = {}
     for entry in entries_of(live):
         theirs = theirs if entry.get("manager") == manager else united_trees(theirs, fields_of(entry))
-    pointers = list(emptied(live, body, unshared(fields_of(entry_of(live, manager)), theirs)))
-    if not pointers:
+    empties = list(emptied(live, body, unshared(fields_of(entry_of(live, manager)), theirs)))
+    if not empties:
         return None
     unchanged = {"op": "replace", "path": "/metadata/resourceVersion", "value": live["metadata"]["resourceVersion"]}
-    operations = [unchanged, *({"op": "replace", "path": path, "value": value} for path, value in pointers)]
+    operations = [unchanged, *({"op": "replace", "path": pointer, "value": value} for pointer, value in empties)]
     version: str = client.json_patch(path, operations, manager=manager).value["metadata"]["resourceVersion"]
     return version
 
@@ -301,7 +301,7 @@ def emptied(live: Mapping[str, Any], body: Mapping[str, Any], ours: Tree) -> Ite
         body: the object as it is applied.
         ours: the fields of our entry.
 
-    Returns: also the empty value of each.
+    Each comes with its empty value.
     """
     found = _emptied(live, body, ours, "")
     return found if keeps_empty_lists(body) else ((pointer, value) for pointer, value in found if value == {})

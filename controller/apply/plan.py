@@ -384,7 +384,7 @@ def decide(target: Target, record: Record | None, options: ApplyOptions) -> Task
 
 
 def _may_become_ours(target: Target, record: Record | None, options: ApplyOptions) -> bool:
-    # The Namespace is read again then.
+    # A Namespace that was only used so far is read again if it may be adopted or taken over.
     if record is None:
         return False
     is_given = options.hand_over.giver_of(record) is not None

@@ -147,12 +147,12 @@ class Adopted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """An object that nothing prevents from being applied."""
+    """An object that is ready to be applied."""
 
     body: Mapping[str, Any]
     """As it is sent, bound to the object that was judged."""
     before: Mapping[str, Any] | None
-    """What it was, if it may have more of that after the apply than this revision and others have set."""
+    """The object, or the manifest of the revision before, if the apply may leave fields that nobody sets any more."""
     inherited: Tree
     """The fields of an earlier owner that the apply removes."""
     probe: Probe
@@ -285,7 +285,7 @@ def _bound_to(version: str, body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _as_conflict(error: ApiError) -> ApiError:
-    # It is judged again then.
+    # A 409 has the object judged again.
     if error.status != HTTPStatus.NOT_FOUND:
         return error
     return ApiError(HTTPStatus.CONFLICT, "Gone", "was deleted since it was read")

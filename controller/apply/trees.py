@@ -79,7 +79,7 @@ def without_tree(tree: Tree, taken: Tree) -> Tree:
 
 
 def unshared(tree: Tree, other: Tree) -> Tree:
-    """Return the part of a tree of which another one has nothing, neither the fields nor what they are in or have."""
+    """Return the part of a tree that shares no field with another one, at no depth."""
     rest: dict[str, Any] = {}
     for name, child in tree.items():
         if name not in other:

@@ -210,7 +210,7 @@ def render_here_or_in_child(
 
 
 def _describe_random(spec: Spec) -> Iterator[str]:
-    # Charts may be random.
+    # Only plug-ins of other packages are named: charts may be random.
     used = [(FORMATS, spec.format), *((PROCESSORS, each.kind) for each in spec.processors)]
     for group, name in used:
         if is_foreign(group, name):

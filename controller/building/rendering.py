@@ -379,7 +379,7 @@ def render(
 
 
 def _without_local(rendering: Rendering) -> Rendering:
-    # Processors have seen it, as with kpt and kustomize.
+    # Left out only now, as kpt and kustomize do: processors have to see these objects.
     kept = [each for each in rendering.objects if text(each, "metadata", "annotations", _LOCAL) != "true"]
     return rendering if len(kept) == len(rendering.objects) else replace(rendering, objects=kept)
 

@@ -407,7 +407,7 @@ def find_kinds_to_know(objects: Sequence[Object], crds: Sequence[Object]) -> set
 
 
 def _depends_on_kind(item: Object) -> bool:
-    # It never does in its metadata.
+    # Not in metadata, where no field depends on the kind.
     body = _drop_keys(item, {"metadata"})
     return body.get("status") is not None or (":null" in _ENCODE(body) and without_nulls(body) != body)
 
@@ -528,7 +528,7 @@ def _drop_reserved_marks(metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 def _fill_nulls(item: Object) -> Object:
-    # As the API server does.
+    # The API server also reads null as the empty string.
     result = item
     for field in ("data", "binaryData"):
         data = item.get(field)

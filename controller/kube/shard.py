@@ -1,8 +1,8 @@
 """Shards: each controller serves the BundleDeployments with the label of its shard, and the default one those without.
 
 A BundleDeployment that moves is left by one controller as soon as its watch shows that, and adopted by the other as it
-is, like after a restart. Nothing is handed over. Both may run a pass for a moment, and one whose watch is silent for
-longer: what it writes is bound to a BundleDeployment that has its label (status/writer.py, reconcile/inventory.py).
+is, like after a restart. Nothing is handed over. Both may run a pass for a moment, or for longer if the watch of one is
+silent: what it writes is bound to a BundleDeployment that has its label (status/writer.py, reconcile/inventory.py).
 
 Pure.
 """

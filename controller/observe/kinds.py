@@ -574,7 +574,7 @@ class Projection:
 
 
 def _health_inputs(record: Record | None) -> tuple[object, ...] | None:
-    # A hook may be healthy all the time.
+    # Any change of a hook counts, because its verdict may be healthy all the time.
     if record is None:
         return None
     changes = (record.rollout, record.outdated, record.falls)

@@ -264,7 +264,7 @@ def _may_poll(context: Context) -> bool:
 
 
 def _record(context: Context, pins: tuple[SourcePin, ...]) -> Context:
-    # Neither may be lost if the process is killed.
+    # Neither the new pins nor that their content is being fetched may be lost if the process is killed.
     status = context.status
     report = Report(
         sources=pins,

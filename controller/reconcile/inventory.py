@@ -4,13 +4,13 @@ Its kept revisions name its objects. Objects of kinds that the controller may no
 before a pass decides about them. Strays carry its marks although no revision names them, and are left alone. With
 `spec.takeOver`, objects pass from and to other BundleDeployments.
 
-Where two controllers act at once, as one has moved to another shard, by mistake, or since one hung and came back, the
-watch of the second may not have shown what the first has done: `make_confirmation` binds what a pass creates, deletes
-and applies over another revision to the BundleDeployment as the API server has it. A repair needs none of this: it is
-bound to the UID that was judged, and both want the same.
-A request that was sent before may still arrive after the other one has pruned. Its object is pruned by the next pass of
-either, because the terms of the installed revision name the objects of earlier ones (`Terms.past`). It becomes a stray
-if nobody watches its kind any more, if more names were needed than fit, or if the revision that named it was lost.
+Where two controllers act at once (the BundleDeployment has moved to another shard, by mistake, or one hung and came
+back), the watch of the second may not have shown what the first has done: `make_confirmation` binds what a pass
+creates, deletes and applies over another revision to the BundleDeployment as the API server has it. A repair needs none
+of this: it is bound to the UID that was judged, and both want the same. A request that was sent before may still arrive
+after the other one has pruned. Its object is pruned by the next pass of either, because the terms of the installed
+revision name the objects of earlier ones (`Terms.past`). It becomes a stray if nobody watches its kind any more, if
+more names were needed than fit, or if the revision that named it was lost.
 
 Not here: the marks on one object (apply/ownership.py), and what is done (installation, deletion).
 """
@@ -70,7 +70,7 @@ def make_confirmation(context: Context, revision: str) -> Callable[[], None]:
         revision: that is applied; status records it before, except for hooks and if objects are only deleted.
     """
     recorded = {revision, context.status.revision}
-    lock = threading.Lock()  # of many threads that create objects one reads
+    lock = threading.Lock()  # if many threads create objects, only one of them reads
 
     def _confirm() -> None:
         with lock:

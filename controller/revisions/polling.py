@@ -209,7 +209,7 @@ def _local_state(deployment: BundleDeployment, state: PollState) -> tuple[str, i
 
 
 def _shortest_interval(source: Source) -> float:
-    # What is younger, another one has asked for.
+    # Content younger than this was fetched because another BundleDeployment asked for it.
     return (source.poll_interval_seconds or 0.0) * (1 - JITTER)
 
 

@@ -188,7 +188,7 @@ def _too_much() -> TooLargeError:
 
 
 def _releases(reader: _Reader, start: yaml.Event) -> Iterator[Release]:
-    # As Helm does, those that are none are left out.
+    # Entries that are no releases are left out, as Helm does.
     for item in reader.items(start):
         found = {"version": "", "digest": "", "url": ""}
         for key, value in reader.pairs(item):

@@ -36,7 +36,7 @@ class StatusWriter:
         The whole is replaced, so that nothing is left of what another client has written, and only in the version of
         the BundleDeployment that was read last: a pass that is behind must not hide what another process has recorded
         since. That version must have the UID and generation of the pass, and belong to the shard. So of two
-        controllers, only the one writes that the label names, whatever the watch of the other one shows.
+        controllers, only the one that the label names can write, whatever the watch of the other one shows.
 
         Returns: the BundleDeployment with the status of the reply. Its spec remains that of this pass: a newer one in
             the reply gets a pass of its own.

@@ -1,4 +1,4 @@
-"""What verbs and page show of a cluster and do to it, as the user who asks. Neither imports the other.
+"""What the verbs and the page show of a cluster and do to it, as the user who asks. It imports neither of them.
 
 objects      START HERE: what a BundleDeployment is doing, and its objects, wanted beside live; pure
 comparison   what a revision would change, as values, text and data, without the values of Secrets; pure

@@ -393,7 +393,7 @@ def find_previous(status: Status) -> str:
 
 
 def pin(deployments: Deployments, deployment: BundleDeployment, digest: str | None) -> Manifest:
-    """Set the field, or remove it, unless the BundleDeployment has changed since it was read.
+    """Set `spec.pinnedRevision`, or remove it, unless the BundleDeployment has changed since it was read.
 
     Raises: FailedError if it has changed, or does not exist; ApiError.
     """

@@ -153,7 +153,7 @@ class Node:
     reason: str
     message: str = ""
     drift: str = ""
-    """Which fields another client has changed, and which one; empty: none, or not known."""
+    """Which fields other clients have changed, and which clients; empty: none, or not known."""
     hook: str = ""
     """The event that it is a hook of."""
     containers: Sequence[Container] = field(default_factory=tuple)

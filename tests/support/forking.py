@@ -195,7 +195,7 @@ def stop(ends: Mapping[int, int]) -> NoReturn:
 
 
 def begin(request: Mapping[str, object], files: Sequence[int]) -> None:
-    """Make a process that was forked one that has been started by itself."""
+    """Set up a forked process as if it had been started by itself."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()

@@ -358,7 +358,7 @@ def _entries_of_folder(folder: Path, chart: Chart) -> Iterator[Entry]:
 
 
 def _without_ignored(items: Iterable[Item], ignores: Ignores) -> Iterator[Item]:
-    # Without the rules themselves: none is left to apply.
+    # The files of rules are left out, too: no rule is left to apply.
     skipped: str | None = None
     for item in items:
         if skipped is not None and item.path.startswith(skipped):

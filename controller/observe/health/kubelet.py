@@ -386,7 +386,7 @@ def _is_about(event: Manifest, container: str) -> bool:
 
 
 def _latest(events: Iterable[Manifest]) -> list[Manifest]:
-    # What such Events tell is over.
+    # What older Events tell is over.
     found = list(events)
     last = max(map(_time_of, found), default=_NEVER)
     return [event for event in found if last - _time_of(event) <= _LATELY]
