@@ -140,7 +140,6 @@ def _custom_schemas(objects: Iterable[Object]) -> Iterator[tuple[Kind, Mapping[s
 
 
 def _explain_unknown(kind: Kind, known: Iterable[Kind]) -> Iterator[Problem]:
-    """Yield what is wrong with the type of an object if there is no such kind, and none may be defined elsewhere."""
     group, version, name = kind
     served = {(other, each) for of, other, each in known if of == group}
     if (version, name) in served:
@@ -275,7 +274,6 @@ def _line_of(node: yaml.Node, field: str) -> int:
 
 
 def _steps_of(node: yaml.Node) -> Iterator[tuple[str, yaml.Node, yaml.Node]]:
-    """Yield each step below a value, as paths write it, where it begins, and where it leads to."""
     if isinstance(node, yaml.SequenceNode):
         yield from ((f"[{index}]", item, item) for index, item in enumerate(node.value))
     yield from ((f".{name}", key, value) for name, (key, value) in _fields(node).items())

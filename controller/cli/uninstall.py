@@ -255,7 +255,6 @@ def _controller(options: argparse.Namespace, shard: str) -> Iterator[None]:
 
 
 def _shard_of(value: Manifest) -> str:
-    """Return the shard whose controller deletes a BundleDeployment; the default one if its label cannot name one."""
     found = shard_of(value["metadata"].get("labels") or {})
     return found if is_shard_name(found) else ""
 

@@ -429,7 +429,6 @@ class DryRun:
         return _difference(target, Change.CHANGED, live, after)
 
     def _takes_fields(self, target: Target, live: Manifest) -> bool:
-        """Whether fields of earlier managers go with the adoption of an object."""
         record = project(live, target.key.group, target.key.kind)
         return record.passed_on and not was_applied(record, self._owner)
 
