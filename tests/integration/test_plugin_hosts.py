@@ -13,7 +13,7 @@ import pytest
 
 from rukpak.controller.playground.cluster import ControlPlane
 from rukpak.controller.playground.settings import Settings
-from tests.support.bundles import ROOT, Deployed, Manifest, World, image, new_name, new_world
+from tests.support.bundles import ROOT, Deployed, Manifest, World, exists, image, new_name, new_world
 from tests.support.controller import Controller
 from tests.support.git_servers import GitHttpServer, GitRepository
 from tests.support.kubelet import Nodes, skip_without_namespaces
@@ -349,7 +349,7 @@ def test_a_removal_names_nodes_that_do_not_answer_and_waits_for_none_that_is_gon
     pods = f"/api/v1/namespaces/{deployed.namespace}/pods"
     world.wait(lambda: not [*world.client.list(pods, field_selector="spec.nodeName=node-7")], "pod collected", SECONDS)
     deployed.request_reconcile("now")
-    deployed.wait_gone()
+    world.wait(lambda: not exists(world.client, deployed.path), "gone", SECONDS)
 
 
 def condition(deployed: Deployed, reason: str) -> str:

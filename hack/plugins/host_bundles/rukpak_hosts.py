@@ -7,6 +7,7 @@ can do nothing to this machine that their caller could not. Those of root are ro
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import json
 import os
@@ -193,7 +194,7 @@ def mount_programs(root: Path) -> None:
 def _mount_program_folder(root: Path, name: str) -> None:
     outside, inside = Path("/", name), root / name
     if outside.is_symlink():
-        if not inside.is_symlink():
+        with contextlib.suppress(FileExistsError):  # another agent of this root may do the same
             inside.symlink_to(outside.readlink())
     elif outside.is_dir():
         inside.mkdir(exist_ok=True)
