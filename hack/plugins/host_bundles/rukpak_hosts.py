@@ -7,7 +7,6 @@ can do nothing to this machine that their caller could not. Those of root are ro
 from __future__ import annotations
 
 import argparse
-import contextlib
 import ctypes
 import json
 import os
@@ -194,8 +193,11 @@ def mount_programs(root: Path) -> None:
 def _mount_program_folder(root: Path, name: str) -> None:
     outside, inside = Path("/", name), root / name
     if outside.is_symlink():
-        with contextlib.suppress(FileExistsError):  # another agent of this root may do the same
+        try:
             inside.symlink_to(outside.readlink())
+        except FileExistsError:
+            if not inside.is_symlink():  # which another agent of this root may make, too
+                raise
     elif outside.is_dir():
         inside.mkdir(exist_ok=True)
         _mount("--rbind", str(outside), str(inside))
