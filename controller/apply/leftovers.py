@@ -160,7 +160,7 @@ def find_left(live: Mapping[str, Any], before: Mapping[str, Any], body: Mapping[
         before: the manifest of the revision before.
         body: the object as it was applied.
     """
-    return _clearable(_left(before, body, live, _owned(live)))
+    return _clearable(_left(before, body, live, owned_fields(entries_of(live))))
 
 
 def find_surplus_fields(tree: Tree, body: Mapping[str, Any]) -> Tree:
@@ -180,12 +180,13 @@ def find_unowned(live: Mapping[str, Any], dropped: Tree) -> Tree:
         live: the object after the apply, with managedFields.
         dropped: what the apply should have removed.
     """
-    return _clearable(without_tree(inside(dropped, live), _owned(live)))
+    return _clearable(without_tree(inside(dropped, live), owned_fields(entries_of(live))))
 
 
-def _owned(live: Mapping[str, Any]) -> Tree:
+def owned_fields(entries: Iterable[Entry]) -> Tree:
+    """Return the fields that any of these entries has."""
     owned: Tree = {}
-    for entry in entries_of(live):
+    for entry in entries:
         owned = united_trees(owned, fields_of(entry))
     return owned
 
@@ -342,7 +343,7 @@ def still_left(warning: str, live: Mapping[str, Any]) -> str:
     # A value may have the separator in it: only what begins with a field of the object is another path.
     roots = "|".join(map(re.escape, live))
     fields = re.split(rf", (?=(?:{roots})(?!\w){_BELOW}(?:: |, | and \d+ more$|$))", told)
-    owned = _owned(live)
+    owned = owned_fields(entries_of(live))
     kept = [each for each in fields if not (found := _FIELD.fullmatch(each)) or _is_as_told(found, live, owned)]
     if len(kept) == len(fields):
         return warning

@@ -17,7 +17,7 @@ from typing import Any
 from rukpak.api import names
 from rukpak.controller.apply.drift import DEFAULT_KEYS, MOST_SHAPES, Path, UnclaimedItems, identity_of, merge_keys
 from rukpak.controller.apply.holders import held_by, without_values
-from rukpak.controller.apply.leftovers import LAST_APPLIED, keeps_empty_lists, taken_fields
+from rukpak.controller.apply.leftovers import LAST_APPLIED, keeps_empty_lists, owned_fields, taken_fields
 from rukpak.controller.apply.ownership import Owner, is_always_replaced
 from rukpak.controller.apply.trees import differing, outside, pruned, united_trees, unshared, without_tree
 from rukpak.controller.kube.client import ApiError, Client
@@ -279,9 +279,7 @@ def empty_maps(client: Client, path: str, body: Mapping[str, Any], live: Mapping
     """
     if live["metadata"].get("uid") != body["metadata"].get("uid", live["metadata"].get("uid")):
         return None
-    theirs: Tree = {}
-    for entry in entries_of(live):
-        theirs = theirs if entry.get("manager") == manager else united_trees(theirs, fields_of(entry))
+    theirs = owned_fields(entry for entry in entries_of(live) if entry.get("manager") != manager)
     empties = list(emptied(live, body, unshared(fields_of(entry_of(live, manager)), theirs)))
     if not empties:
         return None
