@@ -467,7 +467,7 @@ def _hook(hook: Hook, manifest: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-_REQUEST, _TERMS, _OBJECTS, _ERROR, _STDERR = "request", "terms", "objects", "error", "stderr"
+_REQUEST, _TERMS, _OBJECTS, _STDERR = "request", "terms", "objects", "stderr"
 _PROGRAM_BYTES = 160 * MEBIBYTE
 """Address space of the interpreter and our modules, which use a quarter of it."""
 _STDERR_BYTES = 4096
@@ -501,9 +501,9 @@ def render_in_child(
         written["confidential"] = confidential and asdict(confidential)
         written["secrets"] = _encode_secrets(secrets or {})
         (folder / _REQUEST).write_text(json.dumps(written), encoding="utf-8")
-        status = _run(folder, means)
-    if (folder / _ERROR).exists():
-        error = json.loads((folder / _ERROR).read_bytes())
+        status, told = _run(folder, means)
+    if told:
+        error = json.loads(told)
         if plugin := error["plugin"]:
             count_failure(*plugin)
         failure = BundleError(Reason(error["reason"]), error["message"])
@@ -519,7 +519,8 @@ def render_in_child(
     return unpack_terms(digest.decode(), terms, (folder / _OBJECTS).read_bytes())
 
 
-def _run(folder: Path, means: Means) -> int:
+def _run(folder: Path, means: Means) -> tuple[int, bytes]:
+    """Return the exit status of the child, and the error that it has told, which needs no space on a disk."""
     limits = {"as": address_space(means.limits), "core": 0, "cpu": int(means.seconds) + 1}
     # A processor in it may run a program, which has limits of its own.
     command = confined([sys.executable, "-P", "-m", __name__, str(folder)], raisable=True, **limits)
@@ -532,14 +533,15 @@ def _run(folder: Path, means: Means) -> int:
         **{name: value for name, value in os.environ.items() if name.startswith("RUKPAK_")},
     }
     quiet = subprocess.DEVNULL
-    with (folder / _STDERR).open("wb") as stderr:
+    with (folder / _STDERR).open("wb") as stderr, os.fdopen(os.memfd_create("error"), "w+b") as told:
         with STARTING:
             process = subprocess.Popen(
-                command, stdin=quiet, stdout=quiet, stderr=stderr, env=environment, cwd="/", start_new_session=True
+                command, stdin=quiet, stdout=told, stderr=stderr, env=environment, cwd="/", start_new_session=True
             )
         deadline = time.monotonic() + means.seconds
         with ProcessGroup(process) as group:
-            return group.wait(lambda: _check_time(deadline, means))
+            status = group.wait(lambda: _check_time(deadline, means))
+        return status, told.read()
 
 
 def _check_time(deadline: float, means: Means) -> None:
@@ -629,6 +631,8 @@ def main(folder: Path) -> None:
     with suppress(OSError):  # where procfs is read-only
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     value = json.loads((folder / _REQUEST).read_bytes())
+    told = os.dup(1)
+    os.dup2(2, 1)  # for plug-ins that print
     try:
         with disk_errors_reported("content store"):
             made = render(
@@ -643,8 +647,8 @@ def main(folder: Path) -> None:
             (folder / _TERMS).write_bytes(revision.digest.encode() + b"\n" + pack_terms(revision))
     except BundleError as error:
         plugin = error.plugin if isinstance(error, PluginError) else None
-        told = {"reason": error.reason.value, "message": error.message, "place": error.place, "plugin": plugin}
-        (folder / _ERROR).write_text(json.dumps(told), "utf-8")
+        problem = {"reason": error.reason.value, "message": error.message, "place": error.place, "plugin": plugin}
+        os.pwrite(told, json.dumps(problem).encode(), 0)
     except MemoryError:
         os._exit(_OUT_OF_MEMORY)
 

@@ -1,9 +1,9 @@
 """Expressions of users on the controller: evaluated in children, so that no tenant's delay what others need.
 
 health/expressions.py says what is evaluated, and runs as the child. That may use a quarter of a second of processor
-time for a request, half a gibibyte of address space, no file but libraries, and no network; what takes more is killed,
-and told. A child that ends for another reason says nothing about the expression, so another one is asked. Children are
-started when they are needed, end with this process, and cost 15 MB meanwhile.
+time for a request, 64 MiB in addition to the object, no file but libraries, and no network; what takes more is killed,
+and told. A child that ends for another reason says nothing about the expression, so another one is asked. There are two
+children at most, whoever asks; they are started when they are needed, end with this process, and cost 15 MB meanwhile.
 
 Watches do not wait for it. An object that has expressions is NotEvaluated on its event; then it is read and judged on
 one of two threads for that, of which a share (sharing.py) gets one. If there are more shares, they take turns in the
@@ -17,6 +17,7 @@ import heapq
 import json
 import logging
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -42,6 +43,10 @@ log = logging.getLogger(__name__)
 PLACES = 2
 """Objects that are evaluated at the same time: one share gets one of them, so that there is one for the next."""
 ADDRESS_SPACE = 512 << 20
+MEMORY_BYTES = 64 << 20
+"""For one request, in addition to the object."""
+_OBJECT_FACTOR = 32
+"""Bytes of memory for a byte of a request: a list of small numbers takes most."""
 WAIT_SECONDS = 10.0
 """For one answer, on a machine that has no processor time left for the child."""
 PAUSES = Backoff(first=1.0, longest=30.0)
@@ -58,6 +63,7 @@ class Evaluator:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._places = threading.BoundedSemaphore(PLACES)
         self._idle: list[_Child] = []
         self._problems: dict[str, str] = {}
         """What was answered about expressions, well-formed or not."""
@@ -107,6 +113,10 @@ class Evaluator:
 
         Raises: _TooExpensiveError, RuntimeError.
         """
+        with self._places:
+            return self._ask_next(request)
+
+    def _ask_next(self, request: bytes) -> Any:
         with self._lock:
             child = self._idle.pop() if self._idle else None
         child = child or _Child()
@@ -117,7 +127,7 @@ class Evaluator:
             child = _Child()
             answer = child.ask(request)
         with self._lock:
-            is_kept = not self._is_stopped and len(self._idle) < PLACES
+            is_kept = not (self._is_stopped or child.has_grown())
             if is_kept:
                 self._idle.append(child)
         if not is_kept:
@@ -138,26 +148,47 @@ class _Child:
         self._sink, self._source = (each.fileno() for each in (process.stdin, process.stdout) if each)
         os.set_blocking(self._sink, False)
         self._poll.register(self._source, select.POLLIN)
-        self._has_answered = False
+        self._pid = process.pid
+        self._first = 0
+        """Its address space before the first request, in bytes; 0: not known yet."""
 
     def ask(self, request: bytes) -> Any:
         """Send a request and return the answer.
 
         Raises: _TooExpensiveError; RuntimeError if it has ended for another reason; it is closed then.
         """
-        answer = self._exchange(request)
+        answer = b"" if self._first else self._exchange(expressions.write("true"))
+        if self._first or answer:  # it has imported what it needs
+            self._limit(request)
+            answer = self._exchange(request)
         if answer.endswith(b"\n"):
-            self._has_answered = True
             return json.loads(answer)
         self._group.kill()  # unless it has ended, whose status stays
         status = self._group.wait()
         self.close()
         if status == -signal.SIGPROF:
             raise _TooExpensiveError(f"too expensive: it takes more than {expressions.SECONDS:g} s")
-        # What earlier requests have left may have filled the memory of one that has answered.
-        if status in _OUT_OF_MEMORY and not self._has_answered:
-            raise _TooExpensiveError(f"too expensive: it takes more than {describe_bytes(ADDRESS_SPACE)} of memory")
+        if status in _OUT_OF_MEMORY:
+            raise _TooExpensiveError(f"too expensive: it takes more than {describe_bytes(MEMORY_BYTES)} of memory")
         raise RuntimeError(f"evaluating expressions in a child failed: {_describe_end(status)}")
+
+    def _limit(self, request: bytes) -> None:
+        size = self._address_space()
+        self._first = self._first or size
+        limit = min(size + MEMORY_BYTES + _OBJECT_FACTOR * len(request), ADDRESS_SPACE)
+        with suppress(ProcessLookupError):
+            resource.prlimit(self._pid, resource.RLIMIT_AS, (limit, ADDRESS_SPACE))
+
+    def has_grown(self) -> bool:
+        """Whether requests have left behind as much as one may use."""
+        return self._address_space() >= self._first + MEMORY_BYTES
+
+    def _address_space(self) -> int:
+        try:
+            pages = Path(f"/proc/{self._pid}/statm").read_text(encoding="ascii").split()[0]
+        except (OSError, IndexError):
+            return 0  # it has ended, which the exchange finds out
+        return int(pages) * resource.getpagesize()
 
     def _exchange(self, request: bytes) -> bytes:
         left, answer, deadline = memoryview(request), bytearray(), time.monotonic() + WAIT_SECONDS

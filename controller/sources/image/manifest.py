@@ -48,6 +48,9 @@ ACCEPT = ", ".join((*_MANIFESTS, *_INDEXES))
 VERSION = "org.opencontainers.image.version"
 """Annotation of a manifest. The label of that name in a config is often that of a base image."""
 _MOST_OF_VERSION = 256
+MOST_VALUES = 20_000
+"""Commas and brackets of a document: each costs a kilobyte of memory while it is parsed. An image of 100 layers has a
+thousand, a list of 2,000 files 14,000."""
 _ATTESTATION = "unknown"  # BuildKit's platform for entries that are not images
 
 
@@ -138,9 +141,12 @@ def parse_manifest(data: bytes, path: str, field: str = "ref") -> Image | Index:
         path: of the source in the spec; starts messages.
         field: of the spec that names the repository.
 
-    Raises: BundleError (UnsupportedContent).
+    Raises: BundleError (UnsupportedContent; ContentRejected for one of more than `MOST_VALUES`).
     """
     subject = f"{path}.{field}"
+    if sum(map(data.count, (b",", b"{", b"["))) > MOST_VALUES:
+        problem = f"the manifest exceeds the limit of {MOST_VALUES} values"
+        raise BundleError(Reason.CONTENT_REJECTED, f"{problem}; push fewer files or platforms", place=subject)
     if data.lstrip()[:1] == b"<":
         problem = "the registry answered with a web page in place of a manifest"
         raise _unsupported(subject, f"{problem}; correct the name of the registry, or what is in front of it")

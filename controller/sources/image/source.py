@@ -210,17 +210,23 @@ def _read_image(registry: Registry, digest: str, platform: str, access: Access, 
     if depth == _MOST_DEPTH:
         problem = "indexes are inside each other too deeply; push the images into one"
         raise BundleError(Reason.UNSUPPORTED_CONTENT, problem, place=f"{access.path}.ref")
+    digests, missing = _choose(document, platform, access.path)
+    del document  # the registry may take its time to answer
+    for each in digests:
+        try:
+            return _read_image(registry, each, platform, access, depth + 1)
+        except BundleError as error:
+            if missing is None or error.reason is not Reason.PLATFORM_NOT_FOUND:
+                raise
+    raise missing or AssertionError
+
+
+def _choose(index: Index, platform: str, path: str) -> tuple[list[str], BundleError | None]:
+    """Return what of an index to read, and if that is only indexes in it, the error if none of them has the image."""
     try:
-        chosen = choose(document, platform, access.path)
+        return [choose(index, platform, path).digest], None
     except BundleError as error:
-        for entry in document.indexes[:_MOST_INDEXES]:
-            try:
-                return _read_image(registry, entry.digest, platform, access, depth + 1)
-            except BundleError as other:
-                if other.reason is not Reason.PLATFORM_NOT_FOUND:
-                    raise
-        raise error from None
-    return _read_image(registry, chosen.digest, platform, access, depth + 1)
+        return [entry.digest for entry in index.indexes[:_MOST_INDEXES]], error.without_frames()
 
 
 def _name_files(layers: tuple[Layer, ...], image: Image, registry: Registry, access: Access) -> tuple[Layer, ...]:

@@ -167,6 +167,23 @@ def test_a_child_reports_the_same_errors(tmp_path: Path, scratch: Path) -> None:
         assert (caught.value.reason, caught.value.message) == (Reason.UNSUPPORTED_CONTENT, 'not "UTF-8"')
 
 
+@pytest.mark.parametrize("name", ["terms", "objects"])
+def test_a_disk_that_is_full_is_told_without_space_on_it(
+    tmp_path: Path, scratch: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_request = rendering._write_request
+
+    def _fill_the_disk(*arguments: Any) -> dict[str, Any]:
+        for each in ("error", name):
+            (scratch / "child" / each).symlink_to("/dev/full")
+        return write_request(*arguments)
+
+    monkeypatch.setattr(rendering, "_write_request", _fill_the_disk)
+    with pytest.raises(BundleError, match="the disk of the content store is full") as caught:
+        render_in_child("plain", request_aside(write(tmp_path / "content", MANIFESTS), scratch))
+    assert caught.value.reason is Reason.STORAGE_FULL
+
+
 def test_who_takes_more_than_its_address_space_is_told_what_to_do(
     tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -22,9 +23,15 @@ from tests.support.leftovers import find_children
 
 SECONDS = 60
 TOO_LONG = "it is too expensive: it takes more than 0.25 s"
+TOO_MUCH = "it is too expensive: it takes more than 64 MiB of memory"
 UP: dict[str, Any] = {"status": {"phase": "Up"}}
 MANY = {"items": list(range(9_000))}
 LONG = {"text": "a" * 1_000_000, "items": list(range(9_000))}
+
+
+def find_expression_children() -> list[int]:
+    command = ["pgrep", "-P", str(os.getpid()), "-f", expressions.__name__]
+    return [int(pid) for pid in subprocess.run(command, capture_output=True, check=False).stdout.split()]
 
 
 @pytest.fixture
@@ -45,7 +52,9 @@ def test_what_is_wrong_with_an_expression_is_told(evaluator: Evaluator) -> None:
 
 
 HOSTILE = [
-    ("nested lists are copied with each step", "self.items.map(n, self.items).size() == 0", MANY, TOO_LONG),
+    ("nested lists are copied with each step", "self.items.map(n, self.items).size() == 0", MANY, TOO_MUCH),
+    ("long texts are made by nested lists",
+     "[0,1,2,3,4,5,6,7].map(a, [0,1,2,3,4,5,6,7].map(b, self.text + self.text)) == []", LONG, TOO_MUCH),
     ("a pattern is matched against a megabyte again and again",
      "self.items.all(n, !self.text.matches('(a|b)*c'))", LONG, TOO_LONG),
 ]  # fmt: skip
@@ -61,13 +70,12 @@ def test_what_is_too_expensive_ends_and_the_next_one_is_answered(
 
 
 @pytest.mark.parametrize("is_new", [True, False], ids=["in a new child", "in one that has answered"])
-def test_memory_is_limited(evaluator: Evaluator, is_new: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation, "ADDRESS_SPACE", 128 << 20)
+def test_memory_is_limited(evaluator: Evaluator, is_new: bool) -> None:
     if not is_new:
         evaluator.evaluate(["true"], UP)
-    large = {"text": "a" * 60_000_000, "items": list(range(200))}
-    answer = "it is too expensive: it takes more than 128 MiB of memory"
-    assert evaluator.evaluate(["self.items.map(n, self.text + 'b') == []"], large) == [answer]
+    large = {"text": "a" * 900_000, "items": list(range(200))}
+    assert evaluator.evaluate(["self.items.map(n, self.text + 'b') == []"], large) == [TOO_MUCH]
+    assert evaluator.evaluate(["self.text + 'b' == ''"], large) == [False]
 
 
 @pytest.mark.parametrize("given", [{"n": 2**70}, {"n": "\ud800"}], ids=["a large number", "half a surrogate pair"])
@@ -78,9 +86,8 @@ def test_values_that_the_runtime_does_not_know_end_nothing(evaluator: Evaluator,
 @pytest.mark.parametrize("given", [UP, {**UP, **LONG}], ids=["a small object", "one that fills the pipe"])
 def test_a_child_that_was_killed_while_it_had_nothing_to_do_is_replaced(evaluator: Evaluator, given: Any) -> None:
     assert evaluator.find_problem("status.phase == 'Up'") == ""
-    found = subprocess.check_output(["pgrep", "-P", str(os.getpid()), "-f", expressions.__name__])
-    for pid in found.split():
-        os.kill(int(pid), signal.SIGKILL)
+    for pid in find_expression_children():
+        os.kill(pid, signal.SIGKILL)
     assert evaluator.evaluate(["status.phase == 'Up'"], given) == [True]
 
 
@@ -245,3 +252,14 @@ def test_no_child_is_left_that_was_busy_when_they_were_stopped(evaluator: Evalua
     evaluator.stop()
     asking.join(SECONDS)
     wait_for(lambda: not find_children(), SECONDS, lambda: f"no child is left: {find_children()}")
+
+
+def test_passes_that_ask_at_the_same_time_have_two_children(evaluator: Evaluator) -> None:
+    expression = "self.items.all(n, !self.text.matches('(a|b)*c'))"
+    with ThreadPoolExecutor(6) as pool:
+        asked = [pool.submit(evaluator.evaluate, [expression], LONG) for _ in range(6)]
+        most = 0
+        while not all(each.done() for each in asked):
+            most = max(most, len(find_expression_children()))
+    assert [each.result() for each in asked] == [[TOO_LONG]] * 6
+    assert 1 <= most <= evaluation.PLACES
