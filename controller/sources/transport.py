@@ -701,18 +701,24 @@ class Response:
             self._transport.check(self.place)  # a connection that was cut looks like the end of the body
         return data
 
-    def read_all(self, limit: int) -> bytes:
+    def read_all(self, limit: int, see: Callable[[bytes], None] = lambda _piece: None) -> bytes:
         """Return the whole body, a document; decode gzip, as clients do that proxies have been built for.
 
-        Raises: BundleError (Unreachable; ContentRejected over `limit` bytes, as sent or decoded; UnsupportedContent for
-            any other encoding).
+        Args:
+            limit: in bytes, as sent and decoded.
+            see: is called with each piece; what it raises ends the reading.
+
+        Raises: BundleError (Unreachable; ContentRejected over the limit; UnsupportedContent for any other encoding);
+            what `see` raises.
         """
         decoder = zlib.decompressobj(_GZIP_WINDOW) if self._encoding in _GZIP else None
         read = self._read if decoder else self.read
         body, count = bytearray(), 0
         while data := read(_CHUNK):
             count += len(data)
-            body += self._decode(decoder, data, limit + 1 - len(body)) if decoder else data
+            piece = self._decode(decoder, data, limit + 1 - len(body)) if decoder else data
+            see(piece)
+            body += piece
             if max(count, len(body)) > limit:
                 problem = f"a response of {quote(self.host)} exceeds the limit of {describe_bytes(limit)}"
                 raise BundleError(Reason.CONTENT_REJECTED, f"{problem}; check that server", place=self.place.subject)

@@ -133,6 +133,20 @@ class Index:
         return [each for each in self.manifests if each.platform is None and each.media_type in _INDEXES]
 
 
+class ValueCounter:
+    """Counts the values of a document, which may arrive in pieces; `subject` starts messages."""
+
+    def __init__(self, subject: str) -> None:
+        self._subject, self._count = subject, 0
+
+    def add(self, data: bytes) -> None:
+        """Count a piece. Raises: BundleError (ContentRejected) for more than `MOST_VALUES`."""
+        self._count += sum(map(data.count, (b",", b"{", b"[")))
+        if self._count > MOST_VALUES:
+            problem = f"the manifest exceeds the limit of {MOST_VALUES} values"
+            raise BundleError(Reason.CONTENT_REJECTED, f"{problem}; push fewer files or platforms", place=self._subject)
+
+
 def parse_manifest(data: bytes, path: str, field: str = "ref") -> Image | Index:
     """Parse a manifest or an index.
 
@@ -144,9 +158,7 @@ def parse_manifest(data: bytes, path: str, field: str = "ref") -> Image | Index:
     Raises: BundleError (UnsupportedContent; ContentRejected for one of more than `MOST_VALUES`).
     """
     subject = f"{path}.{field}"
-    if sum(map(data.count, (b",", b"{", b"["))) > MOST_VALUES:
-        problem = f"the manifest exceeds the limit of {MOST_VALUES} values"
-        raise BundleError(Reason.CONTENT_REJECTED, f"{problem}; push fewer files or platforms", place=subject)
+    ValueCounter(subject).add(data)
     if data.lstrip()[:1] == b"<":
         problem = "the registry answered with a web page in place of a manifest"
         raise _unsupported(subject, f"{problem}; correct the name of the registry, or what is in front of it")

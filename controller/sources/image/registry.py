@@ -32,7 +32,7 @@ from rukpak.controller.content.digests import digest_of
 from rukpak.controller.content.limits import describe_bytes, quote
 from rukpak.controller.sources.hosts import PORTS, Detour, Location, Place, check_host, origin_of
 from rukpak.controller.sources.image.login import Login
-from rukpak.controller.sources.image.manifest import ACCEPT, Descriptor, parse_manifest
+from rukpak.controller.sources.image.manifest import ACCEPT, Descriptor, ValueCounter, parse_manifest
 from rukpak.controller.sources.image.reference import (
     DIGEST,
     ImageReference,
@@ -232,7 +232,7 @@ class Registry:
         Raises: BundleError (`missing`, DigestMismatch, ContentRejected over 4 MiB, Unauthorized, Unreachable, …).
         """
         response = self._request("GET", "manifests", target)
-        data = response.read_all(_MANIFEST_BYTES)
+        data = response.read_all(_MANIFEST_BYTES, ValueCounter(self._subject).add)
         if DIGEST.fullmatch(target) and digest_of(data) != target:
             raise _mismatch(self._subject, target)
         if response.place.is_elsewhere:
@@ -252,7 +252,7 @@ class Registry:
         if response.status != _OK:
             response.discard()
             raise self._failure(response, "manifests", target)
-        return response.read_all(_MANIFEST_BYTES)
+        return response.read_all(_MANIFEST_BYTES, ValueCounter(self._subject).add)
 
     @property
     def lists_referrers(self) -> bool:
@@ -278,7 +278,7 @@ class Registry:
             if response.status == _NOT_FOUND:
                 _remember(_WITHOUT_REFERRERS, self._endpoint.host)
             return None
-        return response.read_all(_MANIFEST_BYTES)
+        return response.read_all(_MANIFEST_BYTES, ValueCounter(self._subject).add)
 
     def list_tags(self, query: str) -> Response:
         """Return a page of the list of tags to read; `query` selects the page.

@@ -25,6 +25,7 @@ from rukpak.controller.sources.image.manifest import (
     Index,
     Layer,
     Role,
+    ValueCounter,
     check_size,
     choose,
     name_chart,
@@ -120,6 +121,14 @@ def test_a_document_of_too_many_values_is_refused_before_it_takes_memory(data: b
     finally:
         tracemalloc.stop()
     assert caught.value.reason is Reason.CONTENT_REJECTED
+
+
+def test_values_are_counted_while_a_document_arrives() -> None:
+    counter = ValueCounter(PATH)
+    counter.add(b"{," * 5_000)
+    counter.add(b"[" * 10_000)
+    with pytest.raises(BundleError, match="exceeds the limit of 20000 values"):
+        counter.add(b",")
 
 
 def test_a_list_of_two_thousand_files_is_read() -> None:
