@@ -53,6 +53,8 @@ OPTIONAL: Mapping[str, tuple[str, ...]] = {"helm": ("helm",), "helm_4": ("helm",
 """What a fixture skips tests without."""
 if os.geteuid() == 0:
     OPTIONAL = {**OPTIONAL, "node_cluster": (*CONTROL_PLANE, *NODE), "fresh_node_cluster": (*CONTROL_PLANE, *NODE)}
+GO = {"GOGC": "400", "GOMAXPROCS": "1"}
+"""Variables of programs that are written in Go."""
 TOGETHER_DEPTH = 2
 """Folders that are deeper, such as `tests/e2e/tenancy`, stay on one worker."""
 BINARIES = pytest.StashKey[Binaries]()
@@ -72,7 +74,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if Mechanisms.found().lack():
         _go_on_unconfined()
-    os.environ.setdefault("GOGC", "400")  # API servers spent a quarter of their time on collecting garbage
     config.stash[SURROUNDINGS] = Surroundings()
     config.stash[BINARIES] = Binaries(read_settings(), _teller(config), builds=BUILDS)
 
@@ -163,6 +164,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         raise pytest.UsageError(str(error)) from None
     with suppress(MissingError):
         session.config.stash[BINARIES].obtain(optional)
+    # API servers spent a quarter of their time on collecting garbage, and idle programs most of theirs on waking up
+    # threads of which there is nothing to do. Not before: builds use all processors.
+    for variable, value in GO.items():
+        os.environ.setdefault(variable, value)
 
 
 def fixtures_of(item: pytest.Item) -> Collection[str]:
