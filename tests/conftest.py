@@ -57,6 +57,8 @@ GO = {"GOGC": "400", "GOMAXPROCS": "1"}
 """Variables of programs that are written in Go."""
 TOGETHER_DEPTH = 2
 """Folders that are deeper, such as `tests/e2e/tenancy`, stay on one worker."""
+NODES = "tests/node/"
+"""So does this one: two clusters of real nodes would take from each other what their seconds need."""
 BINARIES = pytest.StashKey[Binaries]()
 LEFT_OUT = pytest.StashKey[list[str]]()
 SURROUNDINGS = pytest.StashKey[Surroundings]()
@@ -117,7 +119,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
 
 
 class FolderScheduling(LoadFileScheduling):  # type: ignore[misc]
-    """A file stays on one worker, and so do all files of a folder like `tests/e2e/tenancy`."""
+    """A file stays on one worker, and so do all files of a folder like `tests/e2e/tenancy`, and those of real nodes."""
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
@@ -125,8 +127,9 @@ class FolderScheduling(LoadFileScheduling):  # type: ignore[misc]
 
 
 def _is_of_folder(nodeid: str) -> bool:
-    """Whether a test is in a folder below integration/, e2e/ or node/."""
-    return nodeid.partition("::")[0].count("/") > TOGETHER_DEPTH and not nodeid.startswith("tests/unit/")
+    """Whether a test is in a folder below integration/ or e2e/, or in node/."""
+    is_deep = nodeid.partition("::")[0].count("/") > TOGETHER_DEPTH and not nodeid.startswith("tests/unit/")
+    return is_deep or nodeid.startswith(NODES)
 
 
 def _find_thorough(items: list[pytest.Item]) -> Iterator[pytest.Item]:
