@@ -45,10 +45,10 @@ SECONDS = {
     "integration --all": 1500,
     "e2e": 150,
     "e2e --all": 300,
-    "integration, e2e and node": 840,
+    "integration, e2e and node": 730,
     "integration, e2e and node --all": 1720,
     "node": 90,
-    "node --all": 360,
+    "node --all": 720,
 }
 """On a machine with two cores."""
 LEFT_OUT = (
