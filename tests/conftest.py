@@ -53,8 +53,12 @@ OPTIONAL: Mapping[str, tuple[str, ...]] = {"helm": ("helm",), "helm_4": ("helm",
 """What a fixture skips tests without."""
 if os.geteuid() == 0:
     OPTIONAL = {**OPTIONAL, "node_cluster": (*CONTROL_PLANE, *NODE), "fresh_node_cluster": (*CONTROL_PLANE, *NODE)}
+GO = {"GOGC": "400", "GOMAXPROCS": "1"}
+"""Variables of programs that are written in Go."""
 TOGETHER_DEPTH = 2
 """Folders that are deeper, such as `tests/e2e/tenancy`, stay on one worker."""
+NODES = "tests/node/"
+"""So does this one: two clusters of real nodes would take from each other what their seconds need."""
 BINARIES = pytest.StashKey[Binaries]()
 LEFT_OUT = pytest.StashKey[list[str]]()
 SURROUNDINGS = pytest.StashKey[Surroundings]()
@@ -72,7 +76,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if Mechanisms.found().lack():
         _go_on_unconfined()
-    os.environ.setdefault("GOGC", "400")  # API servers spent a quarter of their time on collecting garbage
     config.stash[SURROUNDINGS] = Surroundings()
     config.stash[BINARIES] = Binaries(read_settings(), _teller(config), builds=BUILDS)
 
@@ -116,7 +119,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
 
 
 class FolderScheduling(LoadFileScheduling):  # type: ignore[misc]
-    """A file stays on one worker, and so do all files of a folder like `tests/e2e/tenancy`."""
+    """A file stays on one worker, and so do all files of a folder like `tests/e2e/tenancy`, and those of real nodes."""
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
@@ -124,8 +127,9 @@ class FolderScheduling(LoadFileScheduling):  # type: ignore[misc]
 
 
 def _is_of_folder(nodeid: str) -> bool:
-    """Whether a test is in a folder below integration/, e2e/ or node/."""
-    return nodeid.partition("::")[0].count("/") > TOGETHER_DEPTH and not nodeid.startswith("tests/unit/")
+    """Whether a test is in a folder below integration/ or e2e/, or in node/."""
+    is_deep = nodeid.partition("::")[0].count("/") > TOGETHER_DEPTH and not nodeid.startswith("tests/unit/")
+    return is_deep or nodeid.startswith(NODES)
 
 
 def _find_thorough(items: list[pytest.Item]) -> Iterator[pytest.Item]:
@@ -163,6 +167,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         raise pytest.UsageError(str(error)) from None
     with suppress(MissingError):
         session.config.stash[BINARIES].obtain(optional)
+    # API servers spent a quarter of their time on collecting garbage, and idle programs most of theirs on waking up
+    # threads of which there is nothing to do. Not before: builds use all processors.
+    for variable, value in GO.items():
+        os.environ.setdefault(variable, value)
 
 
 def fixtures_of(item: pytest.Item) -> Collection[str]:

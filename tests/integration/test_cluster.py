@@ -83,23 +83,31 @@ def test_the_audit_log_tells_who_asked_for_what(cluster: ControlPlane) -> None:
 
 
 @pytest.mark.thorough
-def test_objects_outlive_a_kill_of_etcd_and_api_server(fresh_cluster: ControlPlane) -> None:
-    fresh_cluster.kubectl("create", "configmap", "kept")
-    fresh_cluster.stop_api_server()
+@pytest.mark.own_cluster
+def test_objects_outlive_a_kill_of_etcd_and_api_server(cluster: ControlPlane, namespace: str) -> None:
+    cluster.kubectl("create", "configmap", "kept", "--namespace", namespace)
+    cluster.stop_api_server()
     with pytest.raises(KubectlError, match="refused"):
-        fresh_cluster.kubectl("get", "configmap", "kept")
-    fresh_cluster.stop_etcd()
-    fresh_cluster.start_etcd()
-    fresh_cluster.start_api_server()
-    assert fresh_cluster.kubectl("get", "configmap", "kept", "-o", "name") == "configmap/kept\n"
+        cluster.kubectl("get", "configmap", "kept", "--namespace", namespace)
+    cluster.stop_etcd()
+    cluster.start_etcd()
+    cluster.start_api_server()
+    kept = cluster.kubectl("get", "configmap", "kept", "--namespace", namespace, "-o", "name")
+    assert kept == "configmap/kept\n"
 
 
-def test_workloads_stand_still_while_their_controllers_are_dead(fresh_cluster: ControlPlane) -> None:
-    fresh_cluster.stop_controller_manager()
-    fresh_cluster.kubectl(*DEPLOYMENT)
-    assert not fresh_cluster.kubectl("get", "replicasets", "-o", "name")
-    fresh_cluster.start_controller_manager()
-    wait_for(lambda: fresh_cluster.kubectl("get", "replicasets", "-o", "name"), 20, "ReplicaSet created")
+@pytest.mark.own_cluster
+def test_workloads_stand_still_while_their_controllers_are_dead(cluster: ControlPlane, namespace: str) -> None:
+    def replica_sets() -> str:
+        return cluster.kubectl("get", "replicasets", "--namespace", namespace, "-o", "name")
+
+    cluster.stop_controller_manager()
+    try:
+        cluster.kubectl(*DEPLOYMENT, "--namespace", namespace)
+        assert not replica_sets()
+    finally:
+        cluster.start_controller_manager()
+    wait_for(replica_sets, 20, "ReplicaSet created")
 
 
 @pytest.mark.thorough
@@ -127,8 +135,9 @@ def test_the_command_starts_shows_and_takes_down_a_cluster() -> None:
     assert name not in run("list")
 
 
-def test_a_cluster_can_be_used_by_another_process(fresh_cluster: ControlPlane) -> None:
-    found = load_control_plane(fresh_cluster.folder)
+@pytest.mark.own_cluster
+def test_a_cluster_can_be_used_by_another_process(cluster: ControlPlane) -> None:
+    found = load_control_plane(cluster.folder)
     assert found.is_running()
     assert found.kubectl("get", "--raw", "/readyz") == "ok"
 

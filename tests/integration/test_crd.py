@@ -1,6 +1,6 @@
 """The CustomResourceDefinition on a real API server: what is accepted, what is refused, and in which words.
 
-`kubectl` is asked as a user would ask it. Everything but the tests of updates is a server-side dry run.
+Everything but the tests of updates is a server-side dry run with the strict validation that kubectl asks for.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from rukpak.api.v1alpha2.conditions import ConditionType
 from rukpak.api.v1alpha2.schema import crd
 from rukpak.api.v1alpha2.types import Condition, Display, NotReady, ObjectCounts, SourcePin, Status, dump
 from rukpak.controller.playground.cluster import Cluster, KubectlError
-from tests.support.inside import read_documents
+from tests.support.bundles import DEPLOYMENTS
+from tests.support.inside import ApiError, Client, read_documents
 from tests.support.instructions import nested, settings
 
 pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).resolve().parents[2]
-SERVER_DRY_RUN = ("create", "--dry-run=server", "-o", "json", "-f", "-")
+DRY_RUN = (("dryRun", "All"), ("fieldValidation", "Strict"))
 
 Json = dict[str, Any]
 
@@ -38,17 +39,15 @@ def _definition(cluster: Cluster) -> None:
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", f"crd/{crd()['metadata']['name']}")
 
 
-def deployment(name: str = "case", **spec: Any) -> str:
-    """Return a BundleDeployment as JSON; a member of the spec that is None is left out."""
+def deployment(name: str = "case", **spec: Any) -> Json:
+    """Return a BundleDeployment; a member of the spec that is None is left out."""
     members = {"format": "plain", "sources": [image()], **spec}
-    return json.dumps(
-        {
-            "apiVersion": "core.rukpak.io/v1alpha2",
-            "kind": "BundleDeployment",
-            "metadata": {"name": name},
-            "spec": {key: value for key, value in members.items() if value is not None},
-        }
-    )
+    return {
+        "apiVersion": "core.rukpak.io/v1alpha2",
+        "kind": "BundleDeployment",
+        "metadata": {"name": name},
+        "spec": {key: value for key, value in members.items() if value is not None},
+    }
 
 
 def image(block: Json | None = None, **source: Any) -> Json:
@@ -314,28 +313,28 @@ REFUSED = [
 ]
 
 
-def refusal(cluster: Cluster, document: str) -> str:
+def refusal(client: Client, value: Json) -> str:
     """Return what the API server says against an object. Fails if it says nothing."""
-    with pytest.raises(KubectlError) as refused:
-        cluster.kubectl(*SERVER_DRY_RUN, input=document)
-    return refused.value.stderr
+    with pytest.raises(ApiError) as refused:
+        accepted(client, value)
+    return refused.value.message
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=attrgetter("name"))
-def test_bad_input_is_refused_by_a_message_that_names_the_field(cluster: Cluster, case: Refused) -> None:
-    message = refusal(cluster, deployment(**case.spec))
+def test_bad_input_is_refused_by_a_message_that_names_the_field(cluster_client: Client, case: Refused) -> None:
+    message = refusal(cluster_client, deployment(**case.spec))
     assert case.where in message
     assert case.why in message
 
 
-def test_a_name_has_at_most_63_characters(cluster: Cluster) -> None:
-    assert "metadata.name: Too long" in refusal(cluster, deployment("x" * 64))
-    assert accepted(cluster, deployment("x" * 63))
+def test_a_name_has_at_most_63_characters(cluster_client: Client) -> None:
+    assert "metadata.name: Too long" in refusal(cluster_client, deployment("x" * 64))
+    assert accepted(cluster_client, deployment("x" * 63))
 
 
-def accepted(cluster: Cluster, document: str) -> Json:
-    """Return the object as the API server would store it."""
-    found: Json = json.loads(cluster.kubectl(*SERVER_DRY_RUN, input=document))
+def accepted(client: Client, value: Json) -> Json:
+    """Return the object as the API server would store it. Raises: ApiError."""
+    found: Json = client.request("POST", DEPLOYMENTS, body=value, query=DRY_RUN).value
     return found
 
 
@@ -396,12 +395,12 @@ def contains(stored: Any, given: Any) -> bool:
 
 
 @pytest.mark.parametrize("spec", ACCEPTED.values(), ids=ACCEPTED.keys())
-def test_good_input_is_accepted_and_kept(cluster: Cluster, spec: Json) -> None:
-    assert contains(accepted(cluster, deployment(**spec))["spec"], spec)
+def test_good_input_is_accepted_and_kept(cluster_client: Client, spec: Json) -> None:
+    assert contains(accepted(cluster_client, deployment(**spec))["spec"], spec)
 
 
-def test_the_api_server_fills_in_the_defaults(cluster: Cluster) -> None:
-    stored = accepted(cluster, deployment(sources=[image(), git(), http()]))
+def test_the_api_server_fills_in_the_defaults(cluster_client: Client) -> None:
+    stored = accepted(cluster_client, deployment(sources=[image(), git(), http()]))
     assert stored["status"] == {"observedGeneration": -1}
     members = stored["spec"]
     first, second, third = (source[source["kind"]] for source in members.pop("sources"))
@@ -430,7 +429,7 @@ def paths(count: int) -> list[str]:
     return [f"a{number}" + ".b" * ((512 - len(str(number)) - 1) // 2) for number in range(count)]
 
 
-def test_the_largest_object_is_within_the_budget_of_its_rules(cluster: Cluster) -> None:
+def test_the_largest_object_is_within_the_budget_of_its_rules(cluster_client: Client) -> None:
     slow = {
         "repository": "https://" + "a/" * 1020,
         "ref": "a" * 256,
@@ -446,7 +445,7 @@ def test_the_largest_object_is_within_the_budget_of_its_rules(cluster: Cluster) 
         "healthChecks": [{"kind": "A", "failed": [matcher] * 16, "healthy": [matcher] * 16}] * 32,
         "drift": {"ignore": [{"kind": "A", "paths": paths(32)}] * 64},
     }
-    assert contains(accepted(cluster, deployment(**spec))["spec"], spec)
+    assert contains(accepted(cluster_client, deployment(**spec))["spec"], spec)
 
 
 @pytest.mark.parametrize(
@@ -463,29 +462,27 @@ def test_explain_is_the_manual(cluster: Cluster, path: str, text: str) -> None:
 
 
 @pytest.fixture
-def made(cluster: Cluster) -> Iterator[Callable[..., str]]:
+def made(cluster_client: Client) -> Iterator[Callable[..., str]]:
     """Make BundleDeployments that are gone after the test."""
     names: list[str] = []
 
     def make(**spec: Any) -> str:
         name = f"crd-{uuid4().hex[:8]}"
-        cluster.kubectl("create", "-f", "-", input=deployment(name, paused=True, **spec))
+        cluster_client.create(DEPLOYMENTS, deployment(name, paused=True, **spec))
         names.append(name)
         return name
 
     yield make
     for name in names:
-        cluster.kubectl("delete", "bd", name, "--wait=false")
+        cluster_client.delete(f"{DEPLOYMENTS}/{name}")
 
 
 def change(cluster: Cluster, name: str, spec: Json) -> str:
     return cluster.kubectl("patch", "bd", name, "--type=merge", "-p", json.dumps({"spec": spec}))
 
 
-def record(cluster: Cluster, name: str, status: Json) -> Json:
-    patch = json.dumps({"status": status})
-    arguments = ("patch", "bd", name, "--subresource=status", "--type=merge", "-o", "json", "-p", patch)
-    found: Json = json.loads(cluster.kubectl(*arguments))["status"]
+def record(client: Client, name: str, status: Json) -> Json:
+    found: Json = client.merge_patch(f"{DEPLOYMENTS}/{name}/status", {"status": status}).value["status"]
     return found
 
 
@@ -497,9 +494,11 @@ def test_an_install_namespace_stays(cluster: Cluster, made: Callable[..., str], 
     assert "cannot be changed or removed once set" in refused.value.stderr.partition("spec.installNamespace: ")[2]
 
 
-def test_an_install_namespace_that_is_set_later_is_the_recorded_one(cluster: Cluster, made: Callable[..., str]) -> None:
+def test_an_install_namespace_that_is_set_later_is_the_recorded_one(
+    cluster: Cluster, cluster_client: Client, made: Callable[..., str]
+) -> None:
     name = made()
-    record(cluster, name, {"installNamespace": "foo"})
+    record(cluster_client, name, {"installNamespace": "foo"})
     with pytest.raises(KubectlError) as refused:
         change(cluster, name, {"installNamespace": "bar"})
     assert "must equal status.installNamespace" in refused.value.stderr.partition("spec.installNamespace: ")[2]
@@ -510,15 +509,15 @@ def test_an_install_namespace_may_be_set_later_if_none_is_recorded(cluster: Clus
     assert "patched" in change(cluster, made(), {"installNamespace": "foo"})
 
 
-def test_a_full_status_is_kept_as_it_was_dumped(cluster: Cluster, made: Callable[..., str]) -> None:
-    stored = record(cluster, made(), dump(FULL_STATUS))
+def test_a_full_status_is_kept_as_it_was_dumped(cluster_client: Client, made: Callable[..., str]) -> None:
+    stored = record(cluster_client, made(), dump(FULL_STATUS))
     assert stored == dump(FULL_STATUS)
     assert dump(Status.model_validate(stored)) == stored
 
 
-def test_get_shows_what_is_installed(cluster: Cluster, made: Callable[..., str]) -> None:
+def test_get_shows_what_is_installed(cluster: Cluster, cluster_client: Client, made: Callable[..., str]) -> None:
     name = made()
-    record(cluster, name, dump(FULL_STATUS))
+    record(cluster_client, name, dump(FULL_STATUS))
     heading, row = cluster.kubectl("get", "bd", name).splitlines()
     assert heading.split() == ["NAME", "FORMAT", "PAUSED", "READY", "REASON", "REVISION", "OBJECTS", "AGE"]
     assert row.split()[:-1] == [name, "plain", "true", "True", "Ready", "1f2e3d4c5b6a", "498/500"]
@@ -527,9 +526,9 @@ def test_get_shows_what_is_installed(cluster: Cluster, made: Callable[..., str])
     assert row.split("bar@1f2e3d4c")[1].split(maxsplit=1) == ["2", "all is well"]
 
 
-def test_wait_sees_that_it_is_ready(cluster: Cluster, made: Callable[..., str]) -> None:
+def test_wait_sees_that_it_is_ready(cluster: Cluster, cluster_client: Client, made: Callable[..., str]) -> None:
     name = made()
-    record(cluster, name, dump(FULL_STATUS))
+    record(cluster_client, name, dump(FULL_STATUS))
     assert "condition met" in cluster.kubectl("wait", "--for=condition=Ready", "--timeout=5s", f"bd/{name}")
 
 
@@ -572,15 +571,15 @@ FULL_STATUS = Status(
 # fmt: on
 
 
-def test_what_messages_tell_to_set_is_accepted(cluster: Cluster) -> None:
+def test_what_messages_tell_to_set_is_accepted(cluster_client: Client) -> None:
     told = sorted(settings())  # not for parameters: each worker would read all messages to find its tests
     assert told
     for field, value in told:
-        cluster.kubectl(*SERVER_DRY_RUN, input=deployment(**nested(field, value)))
+        accepted(cluster_client, deployment(**nested(field, value)))
 
 
 @pytest.mark.parametrize("name", [name for name in read_examples() if name != "Status"])
-def test_examples_of_the_documentation_are_accepted(cluster: Cluster, name: str) -> None:
+def test_examples_of_the_documentation_are_accepted(cluster_client: Client, name: str) -> None:
     [example] = (document.value for document in read_documents(read_examples()[name].encode(), name))
-    accepted = json.loads(cluster.kubectl(*SERVER_DRY_RUN, input=deployment(**{"installNamespace": "shop", **example})))
-    assert example.keys() <= accepted["spec"].keys()
+    stored = accepted(cluster_client, deployment(**{"installNamespace": "shop", **example}))
+    assert example.keys() <= stored["spec"].keys()

@@ -17,6 +17,8 @@ from tests.support.mortal import new_mortal_world
 from tests.support.registry import LocalRegistry
 from tests.support.weather import Fault, Weather
 
+pytestmark = pytest.mark.long
+
 CHART = b"apiVersion: v2\nname: shop\nversion: 1.0.0\n"
 JOBS = "/apis/batch/v1"
 KEPT, DROPPED = "before-hook-creation", "before-hook-creation,hook-succeeded"

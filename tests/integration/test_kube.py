@@ -592,50 +592,44 @@ def _tries(request: Callable[[], object]) -> bool:
 # an API server that goes away
 
 
-@pytest.fixture
-def own_client(fresh_cluster: ControlPlane) -> Client:
-    return connect(kubeconfig=str(fresh_cluster.kubeconfig), user_agent="rukpak-test")
-
-
 @pytest.mark.thorough
-def test_nothing_is_lost_when_the_api_server_is_killed(fresh_cluster: ControlPlane, own_client: Client) -> None:
+@pytest.mark.own_cluster
+def test_nothing_is_lost_when_the_api_server_is_killed(cluster: ControlPlane, client: Client, namespace: str) -> None:
     for name in ("a", "b"):
-        apply(own_client, labelled("default", name))
-    follower = Follower(own_client, "default")
-    fresh_cluster.stop_api_server()
+        apply(client, labelled(namespace, name))
+    follower = Follower(client, namespace)
+    cluster.stop_api_server()
     wait(lambda: follower.reflector.last_error is not None)
     assert follower.names() == ["a", "b"], "what was known stays known"
     assert follower.reflector.last_error is not None
     assert follower.reflector.last_error.status == 0
-    fresh_cluster.start_api_server()
-    own_client.delete(CONFIG_MAPS.path("default", "a"))
-    apply(own_client, labelled("default", "c"))
+    cluster.start_api_server()
+    client.delete(CONFIG_MAPS.path(namespace, "a"))
+    apply(client, labelled(namespace, "c"))
     wait(lambda: follower.names() == ["b", "c"])
     wait(lambda: follower.reflector.last_error is None, 90)
     follower.stop()
 
 
-def test_requests_go_on_after_the_api_server_was_killed(fresh_cluster: ControlPlane, own_client: Client) -> None:
+@pytest.mark.own_cluster
+def test_requests_go_on_after_the_api_server_was_killed(cluster: ControlPlane, client: Client) -> None:
     """Connections in the pool are dead then: each fails once at most, and no thread waits for ever."""
-    own_client.get("/version")
-    fresh_cluster.stop_api_server()
+    client.get("/version")
+    cluster.stop_api_server()
     with pytest.raises(ApiError) as caught:
-        own_client.get("/version")
+        client.get("/version")
     assert caught.value.transient
-    fresh_cluster.start_api_server()
-    assert own_client.get("/version").status == 200
+    cluster.start_api_server()
+    assert client.get("/version").status == 200
 
 
-def test_an_idle_reflector_asks_for_nothing(fresh_cluster: ControlPlane, own_client: Client) -> None:
-    followers = [Follower(own_client, "default") for _ in range(3)]
-    position = fresh_cluster.audit_position()
+@pytest.mark.own_cluster
+def test_an_idle_reflector_asks_for_nothing(cluster: ControlPlane, client: Client, namespace: str) -> None:
+    followers = [Follower(client, namespace) for _ in range(3)]
+    position = cluster.audit_position()
     waited = threading.Event()
     waited.wait(3)
-    ours = [
-        entry
-        for entry in fresh_cluster.audit_requests(position)
-        if entry.get("userAgent", "").startswith("rukpak-test")
-    ]
+    ours = [entry for entry in cluster.audit_requests(position) if entry.get("userAgent", "").startswith("rukpak-test")]
     assert ours == []
     for follower in followers:
         follower.stop()

@@ -28,7 +28,7 @@ from tests.support.objects import deployment, labelled, webhook
 from tests.support.registry import LocalRegistry
 from tests.support.tampering import wipe_status
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.own_cluster, pytest.mark.long]
 
 DURATION, RENEW, RETRY = 8, 6, 1
 TIMES = (f"--lease-duration={DURATION}", f"--renew-deadline={RENEW}", f"--retry-period={RETRY}")
@@ -46,9 +46,9 @@ def folder(settings: Settings) -> Iterator[Path]:
 
 
 @pytest.fixture
-def world(fresh_cluster: ControlPlane, registry: LocalRegistry, settings: Settings) -> Iterator[World]:
+def world(cluster: ControlPlane, registry: LocalRegistry, settings: Settings) -> Iterator[World]:
     """A world whose controller leads."""
-    with new_world(fresh_cluster, registry, settings.running, *TIMES) as started:
+    with new_world(cluster, registry, settings.running, *TIMES) as started:
         started.wait(lambda: is_leading(started.controller), "a leader", 30)
         yield started
         print(started.controller.log)  # noqa: T201 -- pytest shows it where the test has failed
@@ -206,12 +206,12 @@ def test_who_comes_back_after_a_kill_need_not_wait_for_its_own_lease(world: Worl
 
 @pytest.mark.timeout(300)
 def test_a_standby_does_not_watch_a_kind_that_no_bundle_deployment_has_any_more(
-    world: World, standby: Controller, fresh_cluster: ControlPlane
+    world: World, standby: Controller, cluster: ControlPlane
 ) -> None:
     group = f"{new_name()}.example.com"
 
     def watches(since: int) -> int:
-        asked = [event["requestURI"] for event in fresh_cluster.audit_requests(since) if event["verb"] == "watch"]
+        asked = [event["requestURI"] for event in cluster.audit_requests(since) if event["verb"] == "watch"]
         return sum(uri.startswith(f"/apis/{group}/") for uri in asked if "rukpak" in uri)
 
     deployed = world.deploy(definition(group, "Foo"), foo(group))
@@ -220,7 +220,7 @@ def test_a_standby_does_not_watch_a_kind_that_no_bundle_deployment_has_any_more(
     deployed.delete()
     deployed.wait_gone()
     world.deploy(definition(f"{new_name()}.example.com", "Foo")).wait_ready()
-    since = fresh_cluster.audit_position()
+    since = cluster.audit_position()
     world.deploy(definition(f"{new_name()}.example.com", "Foo")).wait_ready()  # what is not served is tried again
     world.wait_until_looked_at()
     assert watches(since) == 0
@@ -233,14 +233,14 @@ def foo(group: str) -> Manifest:
 @pytest.mark.thorough
 @pytest.mark.timeout(300)
 def test_without_an_api_server_a_process_is_well_and_not_ready(
-    world: World, standby: Controller, fresh_cluster: ControlPlane
+    world: World, standby: Controller, cluster: ControlPlane
 ) -> None:
-    fresh_cluster.stop_api_server()
+    cluster.stop_api_server()
     try:
         standby.wait_for(lambda: probe(standby, "readyz").startswith("503"), 60, "it is not ready")
         assert probe(standby, "healthz").startswith("200 ok; the API server does not respond")
     finally:
-        fresh_cluster.start_api_server()
+        cluster.start_api_server()
     standby.wait_for(lambda: probe(standby, "readyz") == "200 ok", 60, "it is ready again")
 
 

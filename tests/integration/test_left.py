@@ -18,6 +18,8 @@ from tests.support.charts import files_of
 from tests.support.controller import command
 from tests.support.objects import make
 
+pytestmark = pytest.mark.long
+
 APPS = "/apis/apps/v1"
 
 

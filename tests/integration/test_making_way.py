@@ -24,6 +24,8 @@ from tests.support.objects import claim, custom, deployment, labelled, make, rea
 from tests.support.registry import LocalRegistry
 from tests.support.tenants import CONFIG_MAPS, deploy, tenant
 
+pytestmark = pytest.mark.long
+
 SECONDS = 60.0
 NETWORKING = "/apis/networking.k8s.io/v1"
 POLICIES = "/apis/admissionregistration.k8s.io/v1"

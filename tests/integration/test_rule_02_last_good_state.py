@@ -295,36 +295,36 @@ def is_refused(probe: Deployed) -> bool:
 
 
 @pytest.mark.thorough
-def test_what_happened_while_a_watch_was_broken_and_expired_is_put_right(
-    fresh_world: World, fresh_cluster: ControlPlane
-) -> None:
-    deployed = fresh_world.deploy(config_map("settings", color="blue"), config_map("others", color="blue"))
+@pytest.mark.own_cluster
+def test_what_happened_while_a_watch_was_broken_and_expired_is_put_right(world: World, cluster: ControlPlane) -> None:
+    deployed = world.deploy(config_map("settings", color="blue"), config_map("others", color="blue"))
     deployed.wait_ready()
-    process = int((fresh_world.store.parent / "controller.pid").read_text().split()[0])
+    process = int((world.store.parent / "controller.pid").read_text().split()[0])
     os.kill(process, signal.SIGSTOP)  # so that it does not go on before there is something that it has missed
-    fresh_cluster.stop_api_server()
-    fresh_cluster.start_api_server()
+    cluster.stop_api_server()
+    cluster.start_api_server()
     deployed.edit("settings", color="red")
     deployed.remove("others")
-    since = fresh_cluster.audit_position()
+    since = cluster.audit_position()
 
     os.kill(process, signal.SIGCONT)
 
     wait_restored(deployed, "settings")
     wait_restored(deployed, "others")
-    watches = [event["requestURI"] for event in fresh_cluster.audit_requests(since) if event["verb"] == "watch"]
+    watches = [event["requestURI"] for event in cluster.audit_requests(since) if event["verb"] == "watch"]
     opened = [uri for uri in watches if uri.startswith("/api/v1/configmaps?")]
     assert opened
     assert "&sendInitialEvents=true" in opened[-1]
 
 
-def test_an_install_survives_the_death_of_the_api_server(fresh_world: World, fresh_cluster: ControlPlane) -> None:
-    deployed = fresh_world.deploy(*[config_map(f"settings-{index:03}", color="blue") for index in range(MANY)])
-    fresh_world.wait(lambda: len(deployed.versions()) > MANY // 4, "some objects")
-    fresh_cluster.stop_api_server()
+@pytest.mark.own_cluster
+def test_an_install_survives_the_death_of_the_api_server(world: World, cluster: ControlPlane) -> None:
+    deployed = world.deploy(*[config_map(f"settings-{index:03}", color="blue") for index in range(MANY)])
+    world.wait(lambda: len(deployed.versions()) > MANY // 4, "some objects")
+    cluster.stop_api_server()
     failure = "pass failed with an API server error"
-    fresh_world.wait(lambda: failure in fresh_world.controller.log, "a pass without a server")
-    fresh_cluster.start_api_server()
+    world.wait(lambda: failure in world.controller.log, "a pass without a server")
+    cluster.start_api_server()
 
-    fresh_world.wait(lambda: deployed.conditions().get("Ready", {}).get("status") == "True", "Ready", seconds=60)
+    world.wait(lambda: deployed.conditions().get("Ready", {}).get("status") == "True", "Ready", seconds=60)
     assert len(deployed.versions()) == MANY

@@ -25,7 +25,7 @@ from tests.support.bundles import ROOT, World, config_map, new_world
 from tests.support.controller import Controller
 from tests.support.registry import LocalRegistry
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
+pytestmark = [pytest.mark.own_cluster, pytest.mark.timeout(300), pytest.mark.long]
 
 Start = Callable[..., Controller]
 
@@ -62,40 +62,40 @@ def test_a_missing_definition_is_said_and_waited_for(fresh_cluster: ControlPlane
     controller.wait_for(lambda: probe(controller, "readyz") == "200 ok", 60, "it is ready")
 
 
-def test_a_port_in_use_is_named(fresh_cluster: ControlPlane, start: Start) -> None:
+def test_a_port_in_use_is_named(cluster: ControlPlane, start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        controller = start(fresh_cluster.kubeconfig, f"--probe-address={address}")
+        controller = start(cluster.kubeconfig, f"--probe-address={address}")
         assert controller._process.wait(60) == 1
     assert f"rukpak run: --probe-address {address}: the port is in use; choose another address or off" in controller.log
 
 
-def account(cluster: ControlPlane, name: str, folder: Path) -> Path:
+def account(cluster: ControlPlane, namespace: str, folder: Path) -> Path:
     """Make an account without rights, and return a kubeconfig for it."""
     kubectl = cluster.kubectl
-    kubectl("create", "serviceaccount", name, "--namespace=default")
+    kubectl("create", "serviceaccount", "powerless", "--namespace", namespace)
     where = "--output=jsonpath={.clusters[0].cluster.certificate-authority-data}"
     authority = folder / "ca.crt"
     authority.write_bytes(base64.b64decode(kubectl("config", "view", "--raw", "--flatten", "--minify", where)))
     path = folder / "kubeconfig"
     config = [f"--kubeconfig={path}", "config"]
     kubectl(*config, "set-cluster", "c", f"--server={cluster.server}", f"--certificate-authority={authority}")
-    kubectl(*config, "set-credentials", "u", f"--token={token_of(cluster, name)}")
+    kubectl(*config, "set-credentials", "u", f"--token={token_of(cluster, namespace, 'powerless')}")
     kubectl(*config, "set-context", "c", "--cluster=c", "--user=u")
     kubectl(*config, "use-context", "c")
     return path
 
 
-def token_of(cluster: ControlPlane, name: str) -> str:
-    return cluster.kubectl("create", "token", name, "--namespace=default").strip()
+def token_of(cluster: ControlPlane, namespace: str, name: str) -> str:
+    return cluster.kubectl("create", "token", name, "--namespace", namespace).strip()
 
 
 def is_told(controller: Controller, text: str) -> bool:
     return text in controller.log
 
 
-def test_missing_rights_are_named(fresh_cluster: ControlPlane, start: Start, tmp_path: Path) -> None:
-    controller = start(account(fresh_cluster, "powerless", tmp_path))
+def test_missing_rights_are_named(cluster: ControlPlane, namespace: str, start: Start, tmp_path: Path) -> None:
+    controller = start(account(cluster, namespace, tmp_path))
     missing = (
         'cannot get resource \\"leases\\" in API group \\"coordination.k8s.io\\"',
         'cannot watch resource \\"bundledeployments\\" in API group \\"core.rukpak.io\\" at the cluster scope',
@@ -122,23 +122,23 @@ def get_metrics(address: str, token: str) -> str:
         connection.close()
 
 
-def test_metrics_over_https_are_for_who_may_get_them(fresh_cluster: ControlPlane, start: Start) -> None:
-    kubectl = fresh_cluster.kubectl
+def test_metrics_over_https_are_for_who_may_get_them(cluster: ControlPlane, namespace: str, start: Start) -> None:
+    kubectl = cluster.kubectl
     kubectl("apply", "-f", str(ROOT / "config/prometheus/reader.yaml"))
     for name in ("prometheus", "stranger"):
-        kubectl("create", "serviceaccount", name, "--namespace=default")
-    binding = ("create", "clusterrolebinding", "metrics", "--clusterrole=rukpak-metrics-reader")
-    kubectl(*binding, "--serviceaccount=default:prometheus")
-    controller = start(fresh_cluster.kubeconfig, "--metrics-secure=yes")
+        kubectl("create", "serviceaccount", name, "--namespace", namespace)
+    binding = ("create", "clusterrolebinding", namespace, "--clusterrole=rukpak-metrics-reader")
+    kubectl(*binding, f"--serviceaccount={namespace}:prometheus")
+    controller = start(cluster.kubeconfig, "--metrics-secure=yes")
     controller.wait_for(lambda: controller.address("--metrics-address"), 60, "it listens")
     address = controller.address("--metrics-address")
     assert address.startswith("https://")
 
     def is_let_in() -> bool:
-        return get_metrics(address, token_of(fresh_cluster, "prometheus")).startswith("200 # HELP")
+        return get_metrics(address, token_of(cluster, namespace, "prometheus")).startswith("200 # HELP")
 
     wait_for(is_let_in, 30, "the binding counts")
-    assert get_metrics(address, token_of(fresh_cluster, "stranger")).startswith("403")
+    assert get_metrics(address, token_of(cluster, namespace, "stranger")).startswith("403")
     assert get_metrics(address, "nonsense").startswith("401")
     assert get_metrics(address, "").startswith("401")
 
@@ -147,8 +147,8 @@ def test_metrics_over_https_are_for_who_may_get_them(fresh_cluster: ControlPlane
 
 
 @pytest.fixture
-def world(fresh_cluster: ControlPlane, registry: LocalRegistry, settings: Settings) -> Iterator[World]:
-    with new_world(fresh_cluster, registry, settings.running) as started:
+def world(cluster: ControlPlane, registry: LocalRegistry, settings: Settings) -> Iterator[World]:
+    with new_world(cluster, registry, settings.running) as started:
         yield started
         print(started.controller.log)  # noqa: T201 -- pytest shows it where the test has failed
 

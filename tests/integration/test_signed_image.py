@@ -42,6 +42,8 @@ from tests.support.other_programs import (
 from tests.support.private_sources import secret_manifest
 from tests.support.registry import LocalRegistry, RegistryClient, pack
 
+pytestmark = pytest.mark.long
+
 PATH = "spec.sources[0].image"
 PROVENANCE = "https://slsa.dev/provenance/v1"
 SOURCE = source_of("image")

@@ -15,7 +15,7 @@ import pytest
 from hack import testing
 
 HERE = Path("/home/somebody")
-NODES = ("--numprocesses=2", "--dist=loadfile", "--no-loadscope-reorder")
+NODES = ("--numprocesses=1", "--dist=loadfile", "--no-loadscope-reorder")
 CLUSTERS = ("--numprocesses=4", "--dist=loadfile", "--no-loadscope-reorder")
 
 
@@ -58,15 +58,13 @@ def run(machine: Machine, capfd: pytest.CaptureFixture[str]) -> Callable[..., tu
 Run = Callable[..., tuple[int, str]]
 
 
-def test_without_a_part_integration_and_e2e_tests_share_their_workers(machine: Machine, run: Run) -> None:
+def test_without_a_part_all_tests_on_clusters_share_their_workers(machine: Machine, run: Run) -> None:
     status, output = run("-k", "color")
     assert status == 0
-    assert machine.commands[-5:] == [
+    assert machine.commands[-3:] == [
         "pytest --numprocesses=auto --dist=loadfile tests/unit -k color",
         "hack.control_plane programs",
-        f"pytest {' '.join(CLUSTERS)} tests/integration tests/e2e -k color",
-        "hack.control_plane programs",
-        f"pytest {' '.join(NODES)} tests/node -k color",
+        f"pytest {' '.join(CLUSTERS)} tests/integration tests/e2e tests/node -k color",
     ]
     assert output.rstrip().endswith("hack/test --all runs them")
 
@@ -74,6 +72,8 @@ def test_without_a_part_integration_and_e2e_tests_share_their_workers(machine: M
 def test_one_part_runs_nothing_else(machine: Machine, run: Run) -> None:
     run("integration", "--all")
     assert machine.commands[1:] == [f"pytest {' '.join(CLUSTERS)} tests/integration --all"]
+    run("node")
+    assert machine.commands[3:] == [f"pytest {' '.join(NODES)} tests/node"]
 
 
 def test_a_path_takes_the_place_of_the_whole_part_and_is_run_whatever_it_is(machine: Machine, run: Run) -> None:
@@ -87,17 +87,17 @@ def test_what_begins_late_leaves_out_what_takes_long_and_says_so(
     within: str, expect: bool, machine: Machine, run: Run
 ) -> None:
     _, output = run("--all", f"--within={within}")
-    assert [line.endswith("--all") for line in machine.commands if line.startswith("pytest")] == [expect] * 3
-    assert ("node: without --all, since" in output) is not expect
+    assert [line.endswith("--all") for line in machine.commands if line.startswith("pytest")] == [expect] * 2
+    assert ("unit: without --all, since" in output) is not expect
 
 
 def test_all_parts_run_even_if_one_fails(machine: Machine, run: Run) -> None:
     machine.failing = {"mypy": [], "tests/unit": ["tests/unit/test_a.py::test_b[c d]"]}
     status, output = run()
     assert status == 1
-    assert f"pytest {' '.join(CLUSTERS)} tests/integration tests/e2e" in machine.commands
+    assert f"pytest {' '.join(CLUSTERS)} tests/integration tests/e2e tests/node" in machine.commands
     assert "hack/test lint\n    (mypy)\n  hack/test unit 'tests/unit/test_a.py::test_b[c d]'\n" in output
-    assert "integration and e2e: passed in 0 s" in output
+    assert "integration, e2e and node: passed in 0 s" in output
 
 
 def test_a_part_that_dies_without_a_failed_test_is_named(machine: Machine, run: Run) -> None:
