@@ -43,7 +43,7 @@ from rukpak.controller.reconcile.memory import PREPARATION
 from rukpak.controller.revisions.approval import refuse_downgrade
 from rukpak.controller.revisions.background import Place
 from rukpak.controller.revisions.polling import is_polled
-from rukpak.controller.revisions.source_access import SourceProgress
+from rukpak.controller.revisions.source_access import SourceProgress, watch_secrets
 from rukpak.controller.status.history import find_rollback
 from rukpak.controller.status.report import Held, Report, list_some, short
 
@@ -469,7 +469,7 @@ def _watch_secrets(context: Context) -> None:
     if context.services.background.is_busy(context.name):
         return
     progress = (context.memory.sources.progress, context.memory.sources.poll.progress)
-    context.services.access.watch_secrets(context.name, progress, share=context.share)
+    watch_secrets(context.services.follower, context.name, progress, share=context.share)
 
 
 def _note_failure(context: Context, ticket: str, error: BundleError) -> BundleError:

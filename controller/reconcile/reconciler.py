@@ -29,6 +29,7 @@ from rukpak.controller.retries import SLOW_SECONDS, waits_for_cluster
 from rukpak.controller.revisions.accounts import OF_ABSENCE, is_up_to_date, judge, record
 from rukpak.controller.revisions.large import CrowdedError
 from rukpak.controller.revisions.polling import is_polled
+from rukpak.controller.revisions.source_access import watch_secrets
 from rukpak.controller.status.conditions import skipped_kinds
 from rukpak.controller.status.history import begin_rollback, seconds_to_rollback
 from rukpak.controller.status.notes import describe_failing, names_failing
@@ -93,7 +94,7 @@ class Reconciler:
         if context.metadata.deletion_timestamp is None:
             return self._advance(context)
         self._services.background.cancel(context.name)  # it needs no content any more
-        self._services.access.watch_secrets(context.name, ())
+        watch_secrets(self._services.follower, context.name, ())
         self._services.configs.release(context.name)
         requeue = deletion.tear_down(context)
         watch_contested(context)

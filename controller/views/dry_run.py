@@ -139,8 +139,7 @@ def compare(
     deployment, revision = reviewed.deployment, reviewed.revision
     digest = deployment.status.installed_revision
     installed = revision if digest == revision.digest else read_installed(digest) if digest else None
-    discovery = Discovery(reviewed.on_cluster())
-    dry_run = DryRun(reviewed, discovery, find_targets(reviewed, discovery), installed, passing_on)
+    dry_run = DryRun(reviewed, Discovery(reviewed.on_cluster()), installed, passing_on)
     objects, problems = dry_run.compare(progress)
     pending = deployment.status.pending
     said = pending.problems if pending and pending.revision == revision.digest else ()
@@ -185,7 +184,6 @@ class DryRun:
     Args:
         reviewed: the revision.
         discovery: of its cluster.
-        targets: of the revision.
         installed: the installed one, if it is known.
         passing_on: see `compare`.
     """
@@ -194,13 +192,12 @@ class DryRun:
         self,
         reviewed: Reviewed,
         discovery: Discovery,
-        targets: TargetSet,
         installed: Revision | None,
         passing_on: Container[str] = (),
     ) -> None:
         self._passing_on = passing_on
         self._client, self._deployment, self._installed = reviewed.on_cluster(), reviewed.deployment, installed
-        self._discovery, self._targets = discovery, targets
+        self._discovery, self._targets = discovery, find_targets(reviewed, discovery)
         self._owner, self._orphan = owner_of(self._deployment), self._deployment.spec.deletion_policy == "Orphan"
         self._manager = names.field_manager(self._owner.name)
         self._live: dict[ObjectKey, Manifest] = {}
@@ -210,7 +207,7 @@ class DryRun:
             if installed
             else None
         )
-        self._reduced = find_reduced(before, targets) if before else {}
+        self._reduced = find_reduced(before, self._targets) if before else {}
         self._options = self._make_options()
 
     def _make_options(self) -> ApplyOptions:

@@ -161,15 +161,8 @@ class AtOnce:
 class Unaided:
     """Stands for a SourceAccess: there are no Secrets and no progress."""
 
-    def __init__(self) -> None:
-        self.looked = 0
-        """How often Secrets were to be watched."""
-
     def build_context(self, deployment: BundleDeployment, progress: SourceProgress) -> BuildContext:
         return BuildContext()
-
-    def watch_secrets(self, name: str, found: Iterable[SourceProgress], *, share: str = "") -> None:
-        self.looked += 1  # there are none
 
 
 class Follower:
@@ -193,6 +186,10 @@ class Follower:
     def seen(self, topic: Topic, name: str = NAME) -> Mapping[ObjectReference, Seen | None]:
         """Return what is followed, and how it was seen."""
         return self._objects[name].get(topic, {})
+
+    def topics(self, name: str = NAME) -> set[Topic]:
+        """Return what objects were followed for, also if there were none."""
+        return set(self._objects[name])
 
     def names(self, topic: Topic, name: str = NAME) -> list[str]:
         """Return the names of the objects that are followed."""
