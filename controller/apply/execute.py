@@ -50,7 +50,7 @@ from rukpak.controller.apply.rights import (
     rights_to_apply,
 )
 from rukpak.controller.apply.sender import Sender, waiting_for
-from rukpak.controller.apply.targets import Target
+from rukpak.controller.apply.targets import NO_LOSSES, Target
 from rukpak.controller.kube.client import ApiError, Client, User
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.resources import CLUSTER_ROLES, RBAC, ROLES, Resource
@@ -247,7 +247,7 @@ class Applier:
         if not (results.wave and step.meanwhile):
             return []
         step = replace(step, tasks=step.meanwhile, meanwhile=())
-        return self._run_step(step, replace(options, dropped_replicas={}, left_behind={}, reduced={}), results)
+        return self._run_step(step, replace(options, losses=NO_LOSSES), results)
 
     def _held(self, task: Task, step: Step, options: ApplyOptions, results: StepResults) -> Outcome | None:
         if task.action in (Action.NONE, Action.USE):

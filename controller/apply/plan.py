@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
 
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
@@ -31,7 +30,7 @@ from rukpak.controller.apply.ownership import (
     is_unfinished,
     judge,
 )
-from rukpak.controller.apply.targets import Target, TargetSet
+from rukpak.controller.apply.targets import NO_LOSSES, Losses, Target, TargetSet
 from rukpak.controller.kube.client import User
 from rukpak.controller.kube.resources import GroupVersionKind
 from rukpak.controller.observe.health.rules import assess_absent, goes_when_done
@@ -96,16 +95,8 @@ class ApplyOptions:
     """By object, those that its annotation names; see `find_replaced`."""
     withdrawn: Collection[GroupVersionKind] = ()
     """Kinds of the revision whose CustomResourceDefinition serves other versions only."""
-    dropped_replicas: Mapping[ObjectKey, ObjectKey | None] = field(default_factory=dict)
-    """Objects whose spec.replicas the revision before has set; see `find_dropped_replicas`."""
-    left_behind: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
-    """By object, the fields that the API server has made of others that the revision drops, and would keep; see
-    `find_left_behind`."""
-    reduced: Mapping[ObjectKey, Mapping[str, Any]] = field(default_factory=dict)
-    """By object of which the revision may lack a field or item, its manifest in the revision before; see
-    `find_reduced`."""
-    warnings: tuple[str, ...] = ()
-    """About the revision, for status."""
+    losses: Losses = NO_LOSSES
+    """What objects had in the revision before."""
     conceals: bool = False
     """Whether values of Secrets were rendered, so that no text of an object may be shown with a refusal."""
     repairs: bool = True

@@ -235,9 +235,10 @@ def tidy_up(request: ApplyRequest, value: Mapping[str, Any]) -> Mapping[str, Any
 
 def _deal_with_dropped(request: ApplyRequest, body: dict[str, Any]) -> None:
     options, key = request.options, request.task.target.key
-    if key in options.dropped_replicas and (options.dropped_replicas[key] or _is_autoscaled(request)):
+    replicas = options.losses.replicas
+    if key in replicas and (replicas[key] or _is_autoscaled(request)):
         managed_fields.leave_fields(request.client, request.path, [REPLICAS], options.owner.name)
-    if fields := options.left_behind.get(key):
+    if fields := options.losses.left_behind.get(key):
         managed_fields.take_over_fields(request.client, request.path, body, request.manager, fields)
 
 
@@ -688,7 +689,7 @@ class Sender:
 
 def _reduced(request: ApplyRequest) -> Mapping[str, Any] | None:
     task = request.task
-    return request.options.reduced.get(task.target.key) if task.action is Action.APPLY else None
+    return request.options.losses.reduced.get(task.target.key) if task.action is Action.APPLY else None
 
 
 def _differing(fields: Tree, value: Mapping[str, Any], made: Mapping[str, Any] | None) -> Tree:

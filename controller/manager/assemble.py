@@ -45,7 +45,7 @@ from rukpak.controller.observe.watches import Watches
 from rukpak.controller.processes.memory_limit import MemoryLimit
 from rukpak.controller.processes.programs import Mechanisms
 from rukpak.controller.processes.supervision import Kind, Supervisor
-from rukpak.controller.reconcile.context import Services
+from rukpak.controller.reconcile.context import ObjectServices, Services, SourceServices
 from rukpak.controller.reconcile.reconciler import Reconciler
 from rukpak.controller.revisions.accounts import Accounts
 from rukpak.controller.revisions.background import BackgroundWork
@@ -117,8 +117,8 @@ def assemble(settings: Settings) -> Manager:
     sweeper = Sweeper(
         partial(remove_orphans, client, settings.namespace), partial(client.supervisor.note, Kind.OTHER, "sweep")
     )
-    services = _make_services(process, dispatcher, follower, events, sweeper)
-    reconciler = dispatcher.reconciler = Reconciler(services)
+    services = _make_services(process, dispatcher, follower, events)
+    reconciler = dispatcher.reconciler = Reconciler(services, sweeper.request)
 
     def _start_over() -> None:
         follower.drop()
@@ -196,7 +196,7 @@ def _open_store(settings: Settings) -> ContentStore:
 
 
 def _make_services(
-    process: _Process, dispatcher: Dispatcher, follower: ObjectFollower, events: EventRecorder, sweeper: Sweeper
+    process: _Process, dispatcher: Dispatcher, follower: ObjectFollower, events: EventRecorder
 ) -> Services:
     settings, client = process.settings, process.client
     discovery = Discovery(client)
@@ -223,23 +223,26 @@ def _make_services(
         revisions=RevisionStore(
             client, _watch_revisions(process, watches, dispatcher), settings.revision_mebibytes << 20
         ),
-        builder=builder,
-        background=background,
-        access=access,
-        configs=ConfigObjects(client, follower),
-        poller=Poller(builder, background, access),
         large=LargeRevisions(process.admission, process.limits, dispatcher.ended),
         signatures=settings.signatures(),
         accounts=Accounts(client, accounts, follower, GrantWatches(client, dispatcher.rights_changed)),
-        applier=applier,
-        remover=Remover(client, discovery, applier.pool, watches.served.at_storage_version),
-        hook_runner=HookRunner(client, discovery, watches),
         follower=follower,
-        explainer=Explainer(client, dispatcher.health_explained),
         dependencies=DependencyReader(client, discovery, watches),
         writer=StatusWriter(client, watches, events),
-        observer=process.metrics,
-        abandoned=sweeper.request,
+        sources=SourceServices(
+            builder=builder,
+            background=background,
+            access=access,
+            configs=ConfigObjects(client, follower),
+            poller=Poller(builder, background, access),
+        ),
+        objects=ObjectServices(
+            applier=applier,
+            remover=Remover(client, discovery, applier.pool, watches.served.at_storage_version),
+            hook_runner=HookRunner(client, discovery, watches),
+            explainer=Explainer(client, dispatcher.health_explained),
+            observer=process.metrics,
+        ),
         now=lambda: datetime.now(UTC).replace(microsecond=0),
     )
 
@@ -306,7 +309,7 @@ def _measure(process: _Process, services: Services, queue: WorkQueue, elected: t
             leading=elected.is_set,
             deployments=services.watches.outlines,
             store_bytes=process.store.bytes_used,
-            preparations=services.background.counts,
+            preparations=services.sources.background.counts,
             version=version("rukpak"),
             confinement=Mechanisms.found().counted(),
             plugins=find_installed(),

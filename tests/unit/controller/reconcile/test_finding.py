@@ -34,7 +34,7 @@ class Search(World):
 
     def __init__(self) -> None:
         super().__init__()
-        self.known = Memory(uid="uid-shop", retries=self.services.retries())
+        self.known = Memory(uid="uid-shop", retries=self.make_retries())
         for tag in ("v1", "v2"):
             self.shelf.put(tag, config_map(tag))
 
