@@ -296,7 +296,7 @@ def make_plan(options: ApplyOptions, earlier: Iterable[Target], observed: Mappin
         if is_finished(target, record, started=started):
             return Task(target=target, action=Action.NONE)
         if target.kind in options.withdrawn:
-            refusal = BundleError(Reason.KIND_NOT_SERVED, f"{target.key}: {_WITHDRAWN.format(target.kind)}")
+            refusal = BundleError(Reason.KIND_NOT_SERVED, _WITHDRAWN.format(target.kind), place=str(target.key))
             return Task(target=target, action=Action.REFUSE, record=record, refusal=refusal, seen=state_of(record))
         return replace(decide(target, record, options), seen=state_of(record))
 
@@ -401,7 +401,7 @@ def decide_about(target: Target, record: Record | None, options: ApplyOptions) -
     if target.bare or judgement.situation is Situation.USED:
         return Task(target=target, action=Action.AWAIT if record.deleting else Action.USE, record=record)
     if judgement.situation is Situation.COLLISION:
-        refusal = BundleError(Reason.COLLISION, judgement.message)
+        refusal = BundleError(Reason.COLLISION, judgement.problem, place=str(target.key))
         return Task(target=target, action=Action.REFUSE, record=record, refusal=refusal, handed_to=judgement.handed_to)
     if record.deleting or options.ledger.recreated.get(target.key) == record.uid:
         return Task(target=target, action=Action.AWAIT, record=record)
@@ -432,4 +432,4 @@ def _compare(target: Target, record: Record, ledger: Ledger) -> Action:
 
 def out_of_date(task: Task) -> BundleError:
     """Return why nothing more is sent: the spec has changed since the plan was made."""
-    return BundleError(Reason.APPLYING, f"{task.target.key}: spec changed; waiting for the next reconcile")
+    return BundleError(Reason.APPLYING, "spec changed; waiting for the next reconcile", place=str(task.target.key))

@@ -176,7 +176,7 @@ def _find_unapplied(work: Work, survey: Survey) -> dict[ObjectKey, BundleError]:
 def _describe_unapplied(target: Target, reached: float) -> BundleError:
     if math.isfinite(reached) and target.wave > reached:
         return WaveError(int(reached), ())
-    return BundleError(Reason.APPLYING, f"{target.key}: not applied yet")
+    return BundleError(Reason.APPLYING, "not applied yet", place=str(target.key))
 
 
 def _note_on_beginning(work: Work, history: Sequence[HistoryEntry]) -> Note:

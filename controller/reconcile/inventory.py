@@ -278,8 +278,7 @@ def _applied(kept: Iterable[Revision]) -> list[Revision]:
 
 
 def _failure(error: ApiError, key: ObjectKey) -> BundleError:
-    failure = classify(error, key, install_namespace="")
-    return BundleError(failure.reason, failure.message, retry_after=failure.retry_after)
+    return classify(error, key, install_namespace="").to_error()
 
 
 def look_for_strays(

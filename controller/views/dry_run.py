@@ -143,7 +143,7 @@ def compare(
     objects, problems = dry_run.compare(progress)
     pending = deployment.status.pending
     said = pending.problems if pending and pending.revision == revision.digest else ()
-    known = {each.note for each in objects}
+    known = {text for each in objects for text in (each.note, f"{each.key}: {each.note}")}
     return Comparison(
         name=deployment.metadata.name,
         revision=revision.digest,
@@ -377,7 +377,7 @@ class DryRun:
             case Action.USE:
                 return _difference(target, Change.NONE, None, None)
             case Action.REFUSE:
-                refused = _difference(target, Change.REFUSED, None, None, task.refusal.message if task.refusal else "")
+                refused = _difference(target, Change.REFUSED, None, None, task.refusal.problem if task.refusal else "")
                 return replace(refused, holder=live)
             case Action.AWAIT:
                 return _as_rendered(target, Change.RECREATED, "it is being deleted")
@@ -486,12 +486,12 @@ class DryRun:
             return replace(made, change=Change.RECREATED)
         if live and (may_not_apply or self._is_computed(target, live, failure)):
             return self._overlay(target, live, "computed, since you may not apply it")
-        message = failure.message
+        problem = failure.problem
         if failure.contest is Contest.ALLOCATED:
             trials = Trials(client=self._client, resource=resource, manager=self._manager, key=target.key)
             whose = trials.describe_allocated(self._make_body(target, None), self._targets.by_key)
-            message = f"{message}; {whose}"
-        return _difference(target, Change.REFUSED, None, None, message)
+            problem = f"{problem}; {whose}"
+        return _difference(target, Change.REFUSED, None, None, problem)
 
     def _make_way(
         self, target: Target, resource: Resource, live: Manifest | None, failure: ApplyFailure
@@ -525,7 +525,7 @@ class DryRun:
         except ApiError as error:
             # Whatever else is refused there says nothing about a namespace that does not exist yet.
             if error.status == HTTPStatus.UNPROCESSABLE_ENTITY:
-                return _difference(target, Change.REFUSED, None, None, self._classify(target, error).message)
+                return _difference(target, Change.REFUSED, None, None, self._classify(target, error).problem)
         return _as_rendered(target, Change.CREATED, f"{_RENDERED}, since its namespace does not exist yet")
 
     def _brings_namespace(self, name: str) -> bool:
