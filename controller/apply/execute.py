@@ -50,7 +50,7 @@ from rukpak.controller.apply.rights import (
     rights_to_apply,
 )
 from rukpak.controller.apply.sender import Sender, waiting_for
-from rukpak.controller.apply.targets import Target
+from rukpak.controller.apply.targets import NO_LOSSES, Target
 from rukpak.controller.kube.client import ApiError, Client, User
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.resources import CLUSTER_ROLES, RBAC, ROLES, Resource
@@ -191,7 +191,7 @@ class Applier:
             return error
         except ApiError as error:
             failure = classify(error, target.key, install_namespace="")
-            return BundleError(failure.reason, failure.message, retry_after=failure.retry_after)
+            return failure.to_error()
         return None
 
     def survey(self, plan: Plan, options: ApplyOptions) -> Survey:
@@ -247,7 +247,7 @@ class Applier:
         if not (results.wave and step.meanwhile):
             return []
         step = replace(step, tasks=step.meanwhile, meanwhile=())
-        return self._run_step(step, replace(options, dropped_replicas={}, left_behind={}, reduced={}), results)
+        return self._run_step(step, replace(options, losses=NO_LOSSES), results)
 
     def _held(self, task: Task, step: Step, options: ApplyOptions, results: StepResults) -> Outcome | None:
         if task.action in (Action.NONE, Action.USE):
@@ -334,7 +334,8 @@ class Applier:
 
 
 def _not_served(task: Task, why: str = "; install its API") -> BundleError:
-    return BundleError(Reason.KIND_NOT_SERVED, f"{task.target.key}: the cluster does not serve {task.target.kind}{why}")
+    problem = f"the cluster does not serve {task.target.kind}{why}"
+    return BundleError(Reason.KIND_NOT_SERVED, problem, place=str(task.target.key))
 
 
 def _unaddressable(task: Task, resource: Resource) -> BundleError | None:
@@ -343,7 +344,7 @@ def _unaddressable(task: Task, resource: Resource) -> BundleError | None:
     try:
         resource.path(task.target.key.namespace, task.target.key.name)
     except ValueError as error:
-        return BundleError(Reason.REFUSED, f"{task.target.key}: {error}")
+        return BundleError(Reason.REFUSED, str(error), place=str(task.target.key))
     return None
 
 
@@ -416,11 +417,12 @@ def hindrance(
     ):
         return held
     if error := results.failed.get(ObjectKey("", "Namespace", "", target.key.namespace)):
-        return BundleError(Reason.APPLYING, f"{target.key}: waiting for its namespace: {error.message}")
+        return BundleError(Reason.APPLYING, f"waiting for its namespace: {error.message}", place=str(target.key))
     if target.kind[::2] in options.wanted.resources:
         return _crd_hindrance(task, options, results, watches)
     if step.position.stage is Stage.GATES and (blocker := _find_blocker(task, step, results)):
-        return BundleError(Reason.APPLYING, f"{target.key}: waiting for all other objects; not applied: {blocker}")
+        problem = f"waiting for all other objects; not applied: {blocker}"
+        return BundleError(Reason.APPLYING, problem, place=str(target.key))
     return None
 
 
@@ -444,12 +446,12 @@ def _crd_hindrance(task: Task, options: ApplyOptions, results: StepResults, watc
     name = f"{resource.plural}.{resource.group}"
     key = ObjectKey("apiextensions.k8s.io", "CustomResourceDefinition", "", name)
     if error := results.failed.get(key):
-        message = f"{task.target.key}: waiting for its CustomResourceDefinition: {error.message}"
-        return BundleError(Reason.WAITING_FOR_CRD, message)
+        problem = f"waiting for its CustomResourceDefinition: {error.message}"
+        return BundleError(Reason.WAITING_FOR_CRD, problem, place=str(task.target.key))
     record = watches.managed(options.owner.name).get(key)
     if record is None or record.verdict is None or record.verdict.state is not State.HEALTHY:
-        message = f'{task.target.key}: waiting for CustomResourceDefinition "{name}" to be established'
-        return BundleError(Reason.WAITING_FOR_CRD, message)
+        problem = f'waiting for CustomResourceDefinition "{name}" to be established'
+        return BundleError(Reason.WAITING_FOR_CRD, problem, place=str(task.target.key))
     return None
 
 
@@ -577,8 +579,6 @@ def _is_taken_from(task: Task, giver: Giver) -> bool:
 def _refuse(task: Task, giver: Giver, missing: Sequence[RbacRight]) -> Task:
     account = giver.user.name if giver.user else ""
     listed = "; ".join(map(str, missing[:_SHOWN])) + (f"; and {len(missing) - _SHOWN} more" if missing[_SHOWN:] else "")
-    message = (
-        f'{task.target.key}: "{account}", the account of BundleDeployment "{giver.owner.name}", may not hand it over; '
-        f"grant it {listed}"
-    )
-    return replace(task, action=Action.REFUSE, refusal=BundleError(Reason.FORBIDDEN, message))
+    problem = f'"{account}", the account of BundleDeployment "{giver.owner.name}", may not hand it over'
+    refusal = BundleError(Reason.FORBIDDEN, f"{problem}; grant it {listed}", place=str(task.target.key))
+    return replace(task, action=Action.REFUSE, refusal=refusal)

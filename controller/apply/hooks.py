@@ -599,7 +599,7 @@ def _version(live: Mapping[str, Any]) -> str:
 
 def _to_problem(error: ApiError, hook: PlannedHook, options: HookOptions) -> BundleError:
     failure = _classify(error, hook, options)
-    return BundleError(failure.reason, failure.message, retry_after=failure.retry_after)
+    return failure.to_error()
 
 
 def _classify(error: ApiError, hook: PlannedHook, options: HookOptions) -> ApplyFailure:

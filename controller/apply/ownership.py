@@ -80,7 +80,8 @@ class Judgement:
     situation: Situation
     owner: str = ""
     """Its owner if not ours, for messages: `Helm release "x"`; empty if it has none."""
-    message: str = ""
+    problem: str = ""
+    """Why it may not be applied, and what to do."""
     evicts: bool = False
     """Whether another controller reference must be removed first: two of them are a 422."""
     handed_to: str = ""
@@ -157,8 +158,8 @@ def judge(  # noqa: PLR0911 - one rule each
         return Judgement(situation=Situation.USED)
     if may_adopt:
         return Judgement(situation=Situation.ADOPT, owner=claimant, evicts=evicts)
-    message = _collision_message(record.key, claimant, deployment)
-    return Judgement(situation=Situation.COLLISION, owner=claimant, message=message, evicts=evicts)
+    problem = _describe_collision(claimant, deployment)
+    return Judgement(situation=Situation.COLLISION, owner=claimant, problem=problem, evicts=evicts)
 
 
 def _judge_passing(record: Record, owner: Owner, hand_over: HandOver) -> Judgement | None:
@@ -169,15 +170,15 @@ def _judge_passing(record: Record, owner: Owner, hand_over: HandOver) -> Judgeme
     if giver and not giver.hindrance:
         return Judgement(situation=Situation.TAKE_OVER, owner=claimant, handed_to=handed_to)
     if giver:
-        message = f"{record.key}: belongs to {claimant}, {giver.hindrance}"
+        problem = f"belongs to {claimant}, {giver.hindrance}"
     elif handed_to:
-        message = (
-            f"{record.key}: was handed over to {claimant}; remove it from this bundle or delete this {names.KIND}, or "
+        problem = (
+            f"was handed over to {claimant}; remove it from this bundle or delete this {names.KIND}, or "
             f"to take it back, pause {claimant} and name it in spec.takeOver"
         )
     else:
         return None
-    return Judgement(situation=Situation.COLLISION, owner=claimant, message=message, handed_to=handed_to)
+    return Judgement(situation=Situation.COLLISION, owner=claimant, problem=problem, handed_to=handed_to)
 
 
 def is_changing_hands(record: Record | None, hand_over: HandOver) -> bool:
@@ -340,17 +341,15 @@ def _may_adopt(claimant: str, collision_protection: str) -> bool:
     return collision_protection == "None" or (collision_protection == "IfNoController" and not claimant)
 
 
-def _collision_message(key: ObjectKey, claimant: str, deployment: str) -> str:
+def _describe_collision(claimant: str, deployment: str) -> str:
     if deployment:  # with collisionProtection None in both of them, each would keep taking it from the other
         return (
-            f"{key}: already exists and belongs to {claimant}; remove it from one of the two bundles, or hand it over: "
+            f"already exists and belongs to {claimant}; remove it from one of the two bundles, or hand it over: "
             f"pause {deployment} and name it in spec.takeOver"
         )
     if claimant:
-        return (
-            f"{key}: already exists and belongs to {claimant}; remove it there, or set spec.collisionProtection to None"
-        )
-    return f"{key}: already exists; set spec.collisionProtection to IfNoController to adopt it, or delete it"
+        return f"already exists and belongs to {claimant}; remove it there, or set spec.collisionProtection to None"
+    return "already exists; set spec.collisionProtection to IfNoController to adopt it, or delete it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
 
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
@@ -31,7 +30,7 @@ from rukpak.controller.apply.ownership import (
     is_unfinished,
     judge,
 )
-from rukpak.controller.apply.targets import Target, TargetSet
+from rukpak.controller.apply.targets import NO_LOSSES, Losses, Target, TargetSet
 from rukpak.controller.kube.client import User
 from rukpak.controller.kube.resources import GroupVersionKind
 from rukpak.controller.observe.health.rules import assess_absent, goes_when_done
@@ -96,16 +95,8 @@ class ApplyOptions:
     """By object, those that its annotation names; see `find_replaced`."""
     withdrawn: Collection[GroupVersionKind] = ()
     """Kinds of the revision whose CustomResourceDefinition serves other versions only."""
-    dropped_replicas: Mapping[ObjectKey, ObjectKey | None] = field(default_factory=dict)
-    """Objects whose spec.replicas the revision before has set; see `find_dropped_replicas`."""
-    left_behind: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
-    """By object, the fields that the API server has made of others that the revision drops, and would keep; see
-    `find_left_behind`."""
-    reduced: Mapping[ObjectKey, Mapping[str, Any]] = field(default_factory=dict)
-    """By object of which the revision may lack a field or item, its manifest in the revision before; see
-    `find_reduced`."""
-    warnings: tuple[str, ...] = ()
-    """About the revision, for status."""
+    losses: Losses = NO_LOSSES
+    """What objects had in the revision before."""
     conceals: bool = False
     """Whether values of Secrets were rendered, so that no text of an object may be shown with a refusal."""
     repairs: bool = True
@@ -305,7 +296,7 @@ def make_plan(options: ApplyOptions, earlier: Iterable[Target], observed: Mappin
         if is_finished(target, record, started=started):
             return Task(target=target, action=Action.NONE)
         if target.kind in options.withdrawn:
-            refusal = BundleError(Reason.KIND_NOT_SERVED, f"{target.key}: {_WITHDRAWN.format(target.kind)}")
+            refusal = BundleError(Reason.KIND_NOT_SERVED, _WITHDRAWN.format(target.kind), place=str(target.key))
             return Task(target=target, action=Action.REFUSE, record=record, refusal=refusal, seen=state_of(record))
         return replace(decide(target, record, options), seen=state_of(record))
 
@@ -410,7 +401,7 @@ def decide_about(target: Target, record: Record | None, options: ApplyOptions) -
     if target.bare or judgement.situation is Situation.USED:
         return Task(target=target, action=Action.AWAIT if record.deleting else Action.USE, record=record)
     if judgement.situation is Situation.COLLISION:
-        refusal = BundleError(Reason.COLLISION, judgement.message)
+        refusal = BundleError(Reason.COLLISION, judgement.problem, place=str(target.key))
         return Task(target=target, action=Action.REFUSE, record=record, refusal=refusal, handed_to=judgement.handed_to)
     if record.deleting or options.ledger.recreated.get(target.key) == record.uid:
         return Task(target=target, action=Action.AWAIT, record=record)
@@ -441,4 +432,4 @@ def _compare(target: Target, record: Record, ledger: Ledger) -> Action:
 
 def out_of_date(task: Task) -> BundleError:
     """Return why nothing more is sent: the spec has changed since the plan was made."""
-    return BundleError(Reason.APPLYING, f"{task.target.key}: spec changed; waiting for the next reconcile")
+    return BundleError(Reason.APPLYING, "spec changed; waiting for the next reconcile", place=str(task.target.key))

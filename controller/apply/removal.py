@@ -305,8 +305,8 @@ def _log(removal: Removal, owner: str, cause: RemovalCause) -> None:
 def _failure(error: ApiError, key: ObjectKey) -> BundleError:
     failure = classify(error, key, install_namespace="")
     if failure.missing:
-        return MissingRightsError(failure.message, failure.account, failure.missing)
-    return BundleError(failure.reason, failure.message, retry_after=failure.retry_after)
+        return MissingRightsError(failure.problem, failure.account, failure.missing, place=str(key))
+    return failure.to_error()
 
 
 def _stays(resource: Resource, metadata: dict[str, Any], owner: str) -> bool:

@@ -15,6 +15,7 @@ from http import HTTPStatus
 from typing import TypeAlias
 
 from rukpak.api import names
+from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.apply.order import is_custom
 from rukpak.controller.apply.ownership import DATA_KINDS
@@ -151,8 +152,10 @@ class ApplyFailure:
     """The meaning of a reply."""
 
     reason: Reason
-    message: str
-    """The object, what the server says about it, and what to do; without values."""
+    key: ObjectKey
+    """The object."""
+    problem: str
+    """What the server says about it, and what to do; without values."""
     retry_after: float | None = None
     """Seconds to wait, if the server requests that or an earlier retry is useless."""
     recovery: Recovery = Recovery.NONE
@@ -165,6 +168,15 @@ class ApplyFailure:
     """The account that lacks rights; empty if the failure is not about rights."""
     missing: tuple[RbacRight, ...] = ()
     """Rights that the account lacks, for a message that lists all of them."""
+
+    @property
+    def message(self) -> str:
+        """The object and the problem."""
+        return f"{self.key}: {self.problem}"
+
+    def to_error(self) -> BundleError:
+        """Return the failure as a user gets it."""
+        return BundleError(self.reason, self.problem, place=str(self.key), retry_after=self.retry_after)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,8 +198,9 @@ class _Reply:
 
     def to_failure(self, reason: Reason, text: str, *, recovery: Recovery = Recovery.NONE) -> ApplyFailure:
         """Return a failure of the object."""
-        message = _shorten(f"{self.key}: {text}")
-        return ApplyFailure(reason=reason, message=message, retry_after=self.error.retry_after, recovery=recovery)
+        problem = _shorten(text, MESSAGE_CHARACTERS - len(f"{self.key}: "))
+        after = self.error.retry_after
+        return ApplyFailure(reason=reason, key=self.key, problem=problem, retry_after=after, recovery=recovery)
 
     def to_denial(self, account: str, text: str, missing: tuple[RbacRight, ...]) -> ApplyFailure:
         """Return a failure for lack of rights."""
@@ -381,7 +394,7 @@ def _unavailable(reply: _Reply) -> ApplyFailure:
     if "mvcc: database space exceeded" in reply.message:
         text = "the database of the API server is full; compact and defragment etcd, and disarm its alarm"
         retry_after = max(reply.error.retry_after or 0, DATABASE_FULL_SECONDS)
-        return ApplyFailure(reason=Reason.API_UNAVAILABLE, message=f"{reply.key}: {text}", retry_after=retry_after)
+        return ApplyFailure(reason=Reason.API_UNAVAILABLE, key=reply.key, problem=text, retry_after=retry_after)
     if reply.error.status == 0:
         return reply.to_failure(Reason.API_UNAVAILABLE, "the API server did not answer")
     return reply.to_failure(Reason.API_UNAVAILABLE, f"the API server answered {_name(reply.error)}")
@@ -410,8 +423,8 @@ def _name(error: ApiError) -> str:
     return f"{error.status} {error.reason}".rstrip()
 
 
-def _shorten(text: str) -> str:
-    return text if len(text) <= MESSAGE_CHARACTERS else f"{text[: MESSAGE_CHARACTERS - 1]}…"
+def _shorten(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def text_of(cause: Cause, conceal: Conceal | None = None) -> str:

@@ -294,8 +294,8 @@ _EVERYTHING = (
 class MissingRightsError(BundleError):
     """An account lacks rights that an object requires."""
 
-    def __init__(self, message: str, account: str, rights: tuple[RbacRight, ...]) -> None:
-        super().__init__(Reason.FORBIDDEN, message)
+    def __init__(self, problem: str, account: str, rights: tuple[RbacRight, ...], *, place: str = "") -> None:
+        super().__init__(Reason.FORBIDDEN, problem, place=place)
         self.account = account
         self.rights = rights
 

@@ -235,9 +235,10 @@ def tidy_up(request: ApplyRequest, value: Mapping[str, Any]) -> Mapping[str, Any
 
 def _deal_with_dropped(request: ApplyRequest, body: dict[str, Any]) -> None:
     options, key = request.options, request.task.target.key
-    if key in options.dropped_replicas and (options.dropped_replicas[key] or _is_autoscaled(request)):
+    replicas = options.losses.replicas
+    if key in replicas and (replicas[key] or _is_autoscaled(request)):
         managed_fields.leave_fields(request.client, request.path, [REPLICAS], options.owner.name)
-    if fields := options.left_behind.get(key):
+    if fields := options.losses.left_behind.get(key):
         managed_fields.take_over_fields(request.client, request.path, body, request.manager, fields)
 
 
@@ -277,7 +278,7 @@ def _reporting_atomic(key: ObjectKey) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise BundleError(Reason.INVALID_CONFIG, f"{key}: {error}") from None
+        raise BundleError(Reason.INVALID_CONFIG, str(error), place=str(key)) from None
 
 
 def _bound_to(version: str, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -362,8 +363,8 @@ class Sender:
             return None
         listed = ", ".join(f'"{name}"' for name in called[:SHOWN]) + (" and others" if called[SHOWN:] else "")
         problem = f"the API server did not answer in time; it may wait for admission webhook {listed}"
-        message = f"{request.task.target.key}: {problem}; check the workload that serves it"
-        return ApplyFailure(reason=Reason.WEBHOOK_UNAVAILABLE, message=message)
+        problem = f"{problem}; check the workload that serves it"
+        return ApplyFailure(reason=Reason.WEBHOOK_UNAVAILABLE, key=request.task.target.key, problem=problem)
 
     # recovering from a refusal
 
@@ -381,7 +382,7 @@ class Sender:
             failure, next_request = _classify(error, task, options), None
         if next_request is None and failure.is_overtaken:
             # Others keep writing the object: nothing is wrong with it, nor with the API server.
-            overtaken = BundleError(Reason.APPLYING, failure.message, retry_after=OVERTAKEN_SECONDS)
+            overtaken = replace(failure, reason=Reason.APPLYING, retry_after=OVERTAKEN_SECONDS).to_error()
             return self.fail(task, overtaken, options)
         if next_request is None:
             if request.replaced:
@@ -488,14 +489,14 @@ class Sender:
         if holders.known and options.makes_way and all(map(may_be_deleted, holders.known)):
             return self._take_place_of(holders.known, request)
         if options.ledger.note_refusal(key, attempt):
-            error = BundleError(Reason.APPLYING, failure.message, retry_after=NOT_NOTICED_YET_SECONDS)
+            error = replace(failure, reason=Reason.APPLYING, retry_after=NOT_NOTICED_YET_SECONDS).to_error()
             return replace(self.fail(task, error, options), made_way=request.made_way)
         supposed = (*holders.known, *holders.supposed)
         options.ledger.holders[key] = frozenset(record.key for record in supposed)
         told = [describe_supposed(record, key, makes_way=options.makes_way) for record in supposed[:1]]
         if failure.contest is Contest.ALLOCATED and not told:
             told = [request.trials().describe_allocated(request.whole_body(), options.wanted.by_key)]
-        error = self._error(replace(failure, message="; ".join([failure.message, *told])), task, options)
+        error = self._error(replace(failure, problem="; ".join([failure.problem, *told])), task, options)
         return replace(self.fail(task, error, options), made_way=request.made_way, contested=True)
 
     def _take_place_of(self, holders: Sequence[Record], request: ApplyRequest) -> Outcome:
@@ -552,22 +553,22 @@ class Sender:
         if failure.recovery is Recovery.REFRESH_DISCOVERY:
             return self._not_served(failure, task, options)
         if failure.missing:
-            return MissingRightsError(failure.message, failure.account, for_apply(failure.missing))
-        return BundleError(failure.reason, failure.message, retry_after=failure.retry_after)
+            return MissingRightsError(
+                failure.problem, failure.account, for_apply(failure.missing), place=str(failure.key)
+            )
+        return failure.to_error()
 
     def _not_served(self, failure: ApplyFailure, task: Task, options: ApplyOptions) -> BundleError:
         # A single server needs under 0.3 s to serve a new kind.
         self._discovery.invalidate()
-        message = f"{task.target.key}: waiting for its kind to be served"
+        waiting = replace(failure, problem="waiting for its kind to be served", retry_after=NOT_SERVED_YET_SECONDS)
         if task.target.kind[::2] in options.wanted.resources:
-            return BundleError(Reason.WAITING_FOR_CRD, message, retry_after=NOT_SERVED_YET_SECONDS)
+            return replace(waiting, reason=Reason.WAITING_FOR_CRD).to_error()
         try:
             known = self._discovery.resource(task.target.kind)
         except ApiError:
             known = None
-        if known:
-            return BundleError(failure.reason, message, retry_after=NOT_SERVED_YET_SECONDS)
-        return BundleError(failure.reason, failure.message, retry_after=failure.retry_after)
+        return (waiting if known else failure).to_error()
 
     # the request
 
@@ -688,7 +689,7 @@ class Sender:
 
 def _reduced(request: ApplyRequest) -> Mapping[str, Any] | None:
     task = request.task
-    return request.options.reduced.get(task.target.key) if task.action is Action.APPLY else None
+    return request.options.losses.reduced.get(task.target.key) if task.action is Action.APPLY else None
 
 
 def _differing(fields: Tree, value: Mapping[str, Any], made: Mapping[str, Any] | None) -> Tree:
@@ -764,11 +765,11 @@ def _namespace_of(task: Task) -> ObjectKey:
 
 def waiting_for(task: Task, holder: Record) -> BundleError:
     """Return why an object waits for a dropped one that is being deleted."""
-    text = f"{task.target.key}: waiting until {describe_awaited(holder)} is gone, which has what it needs"
-    return BundleError(Reason.APPLYING, text)
+    text = f"waiting until {describe_awaited(holder)} is gone, which has what it needs"
+    return BundleError(Reason.APPLYING, text, place=str(task.target.key))
 
 
 def _terminating(task: Task) -> BundleError:
     is_namespace = task.target.key[:2] == ("", "Namespace")
     reason = Reason.NAMESPACE_TERMINATING if is_namespace else Reason.APPLYING
-    return BundleError(reason, f"{task.target.key}: being deleted; will be applied again once it is gone")
+    return BundleError(reason, "being deleted; will be applied again once it is gone", place=str(task.target.key))

@@ -183,6 +183,30 @@ def leave_out_missing(wanted: TargetSet, is_missing: Callable[[GroupVersionKind]
     return replace(wanted, targets=kept, skipped=skipped)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Losses:
+    """What objects have in one revision and not in the next, by object."""
+
+    replicas: Mapping[ObjectKey, ObjectKey | None] = field(default_factory=dict)
+    """See `find_dropped_replicas`."""
+    left_behind: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
+    """See `find_left_behind`."""
+    reduced: Mapping[ObjectKey, Mapping[str, Any]] = field(default_factory=dict)
+    """See `find_reduced`."""
+
+
+NO_LOSSES = Losses()
+
+
+def find_losses(before: TargetSet, after: TargetSet) -> Losses:
+    """Return what the objects of a revision lose in the next."""
+    return Losses(
+        replicas=find_dropped_replicas(before, after),
+        left_behind=find_left_behind(before, after),
+        reduced=find_reduced(before, after),
+    )
+
+
 def find_dropped_replicas(before: TargetSet, after: TargetSet) -> dict[ObjectKey, ObjectKey | None]:
     """Return the objects whose spec.replicas a revision no longer sets, each with its autoscaler in that revision."""
     autoscalers = find_autoscalers(target.manifest for target in after.targets)

@@ -772,8 +772,7 @@ def assess_for_giver(owner: Owner, giver: Owner, protection: str, exists: Exists
             return Finding(key=target.key, standing=Standing.TAKEN)
         found = judge(record, owner, exists=exists, collision_protection=protection, carries_reference=carries)
         if found.situation is Situation.COLLISION:
-            problem = found.message.removeprefix(f"{record.key}: ")
-            return Finding(key=target.key, standing=Standing.REFUSED, problem=problem)
+            return Finding(key=target.key, standing=Standing.REFUSED, problem=found.problem)
         is_used = found.situation is Situation.USED
         return Finding(key=target.key, standing=Standing.USED if is_used else Standing.ADOPTED)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from http import HTTPStatus
@@ -33,11 +33,11 @@ from rukpak.controller.kube.lease import Election
 from rukpak.controller.manager.certificate import Certificate
 from rukpak.controller.manager.manager import Manager
 from rukpak.controller.manager.metrics import CONTENT_TYPE, Metrics, ProcessState
-from rukpak.controller.manager.probes import Activity, Probes
+from rukpak.controller.manager.probes import Activity, Probes, ServerProbe
 from rukpak.controller.manager.process import exit_after_deaths, exit_after_loss, make_identity
 from rukpak.controller.manager.queue import WorkQueue
 from rukpak.controller.manager.reviews import Reviewer
-from rukpak.controller.manager.serving import METRICS, PROBES, ListenError, Protection, Reply, Server
+from rukpak.controller.manager.serving import METRICS, PROBES, Address, ListenError, Protection, Reply, Server
 from rukpak.controller.manager.workers import Dispatcher, Workers
 from rukpak.controller.observe.explanations import Explainer
 from rukpak.controller.observe.following import GrantWatches, ObjectFollower, Topic
@@ -45,7 +45,7 @@ from rukpak.controller.observe.watches import Watches
 from rukpak.controller.processes.memory_limit import MemoryLimit
 from rukpak.controller.processes.programs import Mechanisms
 from rukpak.controller.processes.supervision import Kind, Supervisor
-from rukpak.controller.reconcile.context import Services
+from rukpak.controller.reconcile.context import ObjectServices, Services, SourceServices
 from rukpak.controller.reconcile.reconciler import Reconciler
 from rukpak.controller.revisions.accounts import Accounts
 from rukpak.controller.revisions.background import BackgroundWork
@@ -117,33 +117,19 @@ def assemble(settings: Settings) -> Manager:
     sweeper = Sweeper(
         partial(remove_orphans, client, settings.namespace), partial(client.supervisor.note, Kind.OTHER, "sweep")
     )
-    services = _make_services(process, dispatcher, follower, events, sweeper)
-    reconciler = dispatcher.reconciler = Reconciler(services)
+    services = _make_services(process, dispatcher, follower, events)
+    reconciler = dispatcher.reconciler = Reconciler(services, sweeper.request)
 
     def _start_over() -> None:
         follower.drop()
         dispatcher.cluster_restored()
 
     client.on_restored = process.unfenced.on_restored = _start_over
-    workers = Workers(
-        queue,
-        reconciler.reconcile,
-        settings.workers,
-        supervisor=client.supervisor,
-        report=reconciler.report_bug,
-        on_pass=metrics.pass_ended,
-    )
+    workers = Workers(queue, reconciler, client.supervisor, metrics.pass_ended)
     elected = threading.Event()
     election = _make_election(process, elected)
     _measure(process, services, queue, elected)
-    probes = Probes(
-        watches=services.watches,
-        workers=workers,
-        queue=queue.stats,
-        election=election,
-        activity=activity,
-        client=process.unfenced,
-    )
+    probes = Probes(services.watches, workers, election, ServerProbe(activity, process.unfenced))
     return Manager(
         settings=settings,
         supervisor=client.supervisor,
@@ -210,7 +196,7 @@ def _open_store(settings: Settings) -> ContentStore:
 
 
 def _make_services(
-    process: _Process, dispatcher: Dispatcher, follower: ObjectFollower, events: EventRecorder, sweeper: Sweeper
+    process: _Process, dispatcher: Dispatcher, follower: ObjectFollower, events: EventRecorder
 ) -> Services:
     settings, client = process.settings, process.client
     discovery = Discovery(client)
@@ -227,7 +213,6 @@ def _make_services(
     background = BackgroundWork(settings.fetch_workers, dispatcher.ended, dispatcher.progressed, process.metrics)
     access = SourceAccess(
         SecretReader(client, settings.readable_namespaces(), settings.network(in_pod=is_in_pod()).registry_mirrors),
-        follower,
         dispatcher.ended,
         process.admission,
         process.quarantine,
@@ -238,23 +223,26 @@ def _make_services(
         revisions=RevisionStore(
             client, _watch_revisions(process, watches, dispatcher), settings.revision_mebibytes << 20
         ),
-        builder=builder,
-        background=background,
-        access=access,
-        configs=ConfigObjects(client, follower),
-        poller=Poller(builder, background, access),
         large=LargeRevisions(process.admission, process.limits, dispatcher.ended),
         signatures=settings.signatures(),
         accounts=Accounts(client, accounts, follower, GrantWatches(client, dispatcher.rights_changed)),
-        applier=applier,
-        remover=Remover(client, discovery, applier.pool, watches.served.at_storage_version),
-        hook_runner=HookRunner(client, discovery, watches),
         follower=follower,
-        explainer=Explainer(client, dispatcher.health_explained),
         dependencies=DependencyReader(client, discovery, watches),
         writer=StatusWriter(client, watches, events),
-        observer=process.metrics,
-        abandoned=sweeper.request,
+        sources=SourceServices(
+            builder=builder,
+            background=background,
+            access=access,
+            configs=ConfigObjects(client, follower),
+            poller=Poller(builder, background, access),
+        ),
+        objects=ObjectServices(
+            applier=applier,
+            remover=Remover(client, discovery, applier.pool, watches.served.at_storage_version),
+            hook_runner=HookRunner(client, discovery, watches),
+            explainer=Explainer(client, dispatcher.health_explained),
+            observer=process.metrics,
+        ),
         now=lambda: datetime.now(UTC).replace(microsecond=0),
     )
 
@@ -321,7 +309,7 @@ def _measure(process: _Process, services: Services, queue: WorkQueue, elected: t
             leading=elected.is_set,
             deployments=services.watches.outlines,
             store_bytes=process.store.bytes_used,
-            preparations=services.background.counts,
+            preparations=services.sources.background.counts,
             version=version("rukpak"),
             confinement=Mechanisms.found().counted(),
             plugins=find_installed(),
@@ -331,9 +319,6 @@ def _measure(process: _Process, services: Services, queue: WorkQueue, elected: t
     )
 
 
-Address = tuple[str, int]
-
-
 def listen(settings: Settings, metrics: Metrics, probes: Probes, client: Client) -> tuple[Server, ...]:
     """Listen at the addresses of the settings, unless `off`; the client is for reviews and must not be fenced.
 
@@ -341,34 +326,28 @@ def listen(settings: Settings, metrics: Metrics, probes: Probes, client: Client)
     """
 
     def _serve_metrics(address: Address) -> Server:
-        protection = Protection()
-        if settings.serves_securely(address[0]):
-            protection = Protection(
-                context=Certificate(settings.certificate_files()).context, review=Reviewer(client).review
-            )
-        return Server(
-            "--metrics-address",
-            address,
-            {"/metrics": lambda: Reply(HTTPStatus.OK, metrics.scrape(), CONTENT_TYPE)},
-            limits=METRICS,
-            supervisor=client.supervisor,
-            protection=protection,
-        )
+        protection = Protection(limits=METRICS)
+        if settings.serves_securely(address.host):
+            context = Certificate(settings.certificate_files()).context
+            protection = replace(protection, context=context, review=Reviewer(client).review)
+        routes = {"/metrics": lambda: Reply(HTTPStatus.OK, metrics.scrape(), CONTENT_TYPE)}
+        return Server(address, routes, protection, client.supervisor)
 
     def _serve_probes(address: Address) -> Server:
-        return Server("--probe-address", address, probes.routes(), limits=PROBES, supervisor=client.supervisor)
+        return Server(address, probes.routes(), Protection(limits=PROBES), client.supervisor)
 
     servers = (_listen(settings, "metrics_address", _serve_metrics), _listen(settings, "probe_address", _serve_probes))
     return tuple(server for server in servers if server)
 
 
 def _listen(settings: Settings, option: str, make: Callable[[Address], Server]) -> Server | None:
-    address = parse_address(option, getattr(settings, option))
-    if address is None:
+    found = parse_address(option, getattr(settings, option))
+    if found is None:
         return None
+    address = Address(f"--{option.replace('_', '-')}", *found)
     try:
         return make(address)
     except ListenError:
         if not settings.is_default(option):
             raise
-        return make((address[0], 0))
+        return make(replace(address, port=0))

@@ -118,13 +118,13 @@ class Manager:
         services = self.services
         self.workers.close()
         self.sweeper.stop()
-        services.background.stop()
+        services.sources.background.stop()
         self.quarantine.end()
-        services.explainer.stop()
+        services.objects.explainer.stop()
         services.watches.stop()
         self.workers.join(DRAIN_SECONDS)
         self.events.stop(EVENTS_SECONDS)
-        services.applier.stop()
+        services.objects.applier.stop()
         if self.election:
             self.election.stop(LAST_WRITES_SECONDS)
         for server in self.servers:

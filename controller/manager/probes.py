@@ -14,7 +14,6 @@ from http import HTTPStatus
 
 from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.lease import Election
-from rukpak.controller.manager.queue import QueueStats
 from rukpak.controller.manager.serving import Reply, Route
 from rukpak.controller.manager.workers import Workers
 from rukpak.controller.observe.watches import Watches
@@ -55,64 +54,23 @@ class Activity:
         return self._clock() - self._worked
 
 
-class Probes:
-    """Thread-safe. The client is not fenced; without an election this process always leads."""
+class ServerProbe:
+    """Asks the API server for a sign of life after a silence. Thread-safe. The client is not fenced."""
 
-    def __init__(
-        self,
-        *,
-        watches: Watches,
-        workers: Workers,
-        queue: Callable[[], QueueStats],
-        election: Election | None,
-        activity: Activity,
-        client: Client,
-    ) -> None:
-        self._watches, self._workers, self._queue = watches, workers, queue
-        self._election, self._activity, self._client = election, activity, client
-        self._is_warm = False
+    def __init__(self, activity: Activity, client: Client) -> None:
+        self.activity, self._client = activity, client
         self._requesting = threading.Lock()
         self._problem, self._request_from = "", -math.inf
 
-    def routes(self) -> Mapping[str, Route]:
-        """Return what a server needs to serve the probes."""
-        return {
-            "/healthz": lambda: _reply(self.find_health_problems(), self.find_known_problem()),
-            "/readyz": lambda: _reply(self.find_readiness_problems()),
-        }
+    @property
+    def is_silent(self) -> bool:
+        """Whether the API server has not responded for a while."""
+        return self.activity.unanswered_seconds >= SILENT_SECONDS
 
-    def find_health_problems(self) -> list[str]:
-        """Return why this process is unhealthy; empty if it is healthy."""
-        problems = [f"thread {name} has ended" for name in self._workers.dead()]
-        problems += [f"watch of {path} hangs" for path in self._watches.stuck()]
-        if min(self._queue().longest_seconds, self._activity.idle_seconds) > STUCK_SECONDS:
-            problems.append("a pass hangs")
-        if self._election and not self._election.alive:
-            problems.append("leader election has ended")
-        return problems
-
-    def find_readiness_problems(self) -> list[str]:
-        """Return why this process is not ready; empty if it is."""
-        if not self._is_warm:
-            unknown = self._watches.unsynced()
-            self._is_warm = not unknown  # a kind watched later does not make it unready
-            if unknown:
-                return [f"not listed yet: {path}" for path in unknown]
-        if self._election and (error := self._election.last_error) and error.status == HTTPStatus.FORBIDDEN:
-            return [f"not allowed to use the Lease: {error}"]
-        problem = self._find_problem()
-        return [problem] if problem else []
-
-    def find_known_problem(self) -> str:
-        """Return why the API server does not respond, as known without a request; empty if it does."""
-        if self._activity.unanswered_seconds < SILENT_SECONDS:
-            return ""
-        error = (self._election and self._election.last_error) or self._watches.last_error
-        return _describe(error) if error else ""
-
-    def _find_problem(self) -> str:
+    def find_problem(self) -> str:
+        """Return why the API server does not respond; empty if it does."""
         # While another thread sends a request, the last result counts.
-        if self._activity.unanswered_seconds < SILENT_SECONDS:
+        if not self.is_silent:
             return ""
         if time.monotonic() >= self._request_from and self._requesting.acquire(blocking=False):
             try:
@@ -128,6 +86,50 @@ class Probes:
         except ApiError as error:
             return _describe(error)
         return ""
+
+
+class Probes:
+    """Thread-safe. Without an election this process always leads."""
+
+    def __init__(self, watches: Watches, workers: Workers, election: Election | None, server: ServerProbe) -> None:
+        self._watches, self._workers, self._election, self._server = watches, workers, election, server
+        self._is_warm = False
+
+    def routes(self) -> Mapping[str, Route]:
+        """Return what a server needs to serve the probes."""
+        return {
+            "/healthz": lambda: _reply(self.find_health_problems(), self.find_known_problem()),
+            "/readyz": lambda: _reply(self.find_readiness_problems()),
+        }
+
+    def find_health_problems(self) -> list[str]:
+        """Return why this process is unhealthy; empty if it is healthy."""
+        problems = [f"thread {name} has ended" for name in self._workers.dead()]
+        problems += [f"watch of {path} hangs" for path in self._watches.stuck()]
+        if min(self._workers.longest_seconds, self._server.activity.idle_seconds) > STUCK_SECONDS:
+            problems.append("a pass hangs")
+        if self._election and not self._election.alive:
+            problems.append("leader election has ended")
+        return problems
+
+    def find_readiness_problems(self) -> list[str]:
+        """Return why this process is not ready; empty if it is."""
+        if not self._is_warm:
+            unknown = self._watches.unsynced()
+            self._is_warm = not unknown  # a kind watched later does not make it unready
+            if unknown:
+                return [f"not listed yet: {path}" for path in unknown]
+        if self._election and (error := self._election.last_error) and error.status == HTTPStatus.FORBIDDEN:
+            return [f"not allowed to use the Lease: {error}"]
+        problem = self._server.find_problem()
+        return [problem] if problem else []
+
+    def find_known_problem(self) -> str:
+        """Return why the API server does not respond, as known without a request; empty if it does."""
+        if not self._server.is_silent:
+            return ""
+        error = (self._election and self._election.last_error) or self._watches.last_error
+        return _describe(error) if error else ""
 
 
 def _describe(error: ApiError) -> str:

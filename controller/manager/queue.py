@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import heapq
 import logging
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -96,11 +95,12 @@ class WorkQueue:
         rate: RetryRate = RetryRate(),
         clock: Callable[[], float] = time.monotonic,
         *,
-        workers: int = sys.maxsize,
+        workers: int = 1,
         share: Callable[[str], str] = lambda _key: "",
         on_waited: Callable[[float], None] = _ignore,
         on_worked: Callable[[float], None] = _ignore,
     ) -> None:
+        self.workers = workers
         self._backoff = rate.backoff
         self._clock = clock
         self._share = share

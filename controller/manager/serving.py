@@ -191,32 +191,36 @@ class Protection:
     """Returns the TLS settings of a new connection; None: plain http."""
     review: Review | None = None
     """Who may read what; None: everyone."""
+    limits: ConnectionLimits
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen."""
+
+    flag: str
+    """The option that says it."""
+    host: str
+    """Empty: all addresses."""
+    port: int
+    """0: a free one."""
 
 
 class Server:
     """Listens from construction on, and replies after `start`.
 
-    The address is that of the option `flag`: an empty host is all addresses, port 0 a free one.
-
     Raises: ListenError.
     """
 
     def __init__(
-        self,
-        flag: str,
-        address: tuple[str, int],
-        routes: Mapping[str, Route],
-        *,
-        limits: ConnectionLimits,
-        supervisor: Supervisor,
-        protection: Protection = Protection(),
+        self, address: Address, routes: Mapping[str, Route], protection: Protection, supervisor: Supervisor
     ) -> None:
-        self._flag, self._scheme = flag, "https" if protection.context else "http"
+        self._flag, self._scheme = address.flag, "https" if protection.context else "http"
         self._routes, self._protection = routes, protection
         self._supervisor = supervisor
-        self._limiter: ConnectionLimiter[PeerConnection] = ConnectionLimiter(limits)
+        self._limiter: ConnectionLimiter[PeerConnection] = ConnectionLimiter(protection.limits)
         self._stopping = False
-        self._socket = _listen(flag, *address)
+        self._socket = _listen(address)
 
     @property
     def port(self) -> int:
@@ -289,8 +293,9 @@ class Server:
             return Reply(HTTPStatus.INTERNAL_SERVER_ERROR, b"internal error, see the log of the controller\n")
 
 
-def _listen(flag: str, host: str, port: int) -> socket.socket:
+def _listen(address: Address) -> socket.socket:
     # An empty host is all addresses, of IPv4 and IPv6 where both exist.
+    host, port = address.host, address.port
     is_dual = not host and socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if is_dual or ":" in host else socket.AF_INET
     try:
@@ -298,7 +303,7 @@ def _listen(flag: str, host: str, port: int) -> socket.socket:
     except (OSError, UnicodeError) as error:
         is_taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
         why = "the port is in use" if is_taken else _first_words(error)
-        raise ListenError(f"{flag} {host}:{port}: {why}; choose another address or off") from error
+        raise ListenError(f"{address.flag} {host}:{port}: {why}; choose another address or off") from error
 
 
 def _first_words(error: Exception) -> str:

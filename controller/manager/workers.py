@@ -88,26 +88,23 @@ class Dispatcher:
 
 
 class Workers:
-    """A fixed number of threads that run passes.
+    """The threads that run passes, as many as `queue.workers`.
 
-    `reconcile` raises ApiError if the API server failed the pass, CancelledError if the process ends; anything else is
-    a bug, which `report` reports in status. `on_pass` gets the result as controller-runtime names it, the seconds, and
-    whether a bug ended the pass.
+    A pass raises ApiError if the API server failed it, CancelledError if the process ends; anything else is a bug,
+    which the reconciler reports. `on_pass` gets the result as controller-runtime names it, the seconds, and whether a
+    bug ended the pass.
     """
 
     def __init__(
         self,
         queue: WorkQueue,
-        reconcile: Callable[[str], Requeue],
-        count: int,
-        *,
+        reconciler: Reconciler,
         supervisor: Supervisor,
-        report: Callable[[str, BaseException], None],
         on_pass: Callable[[str, float, bool], None] = lambda _result, _seconds, _is_bug: None,
     ) -> None:
-        self._queue, self._reconcile, self._report, self._on_pass = queue, reconcile, report, on_pass
+        self._queue, self._reconciler, self._on_pass = queue, reconciler, on_pass
         self._started = False
-        self._threads = [supervisor.thread(Kind.WORKER, f"worker-{n}", self._run) for n in range(count)]
+        self._threads = [supervisor.thread(Kind.WORKER, f"worker-{n}", self._run) for n in range(queue.workers)]
 
     def start(self) -> None:
         """Start to take names from the queue; does nothing if started already."""
@@ -120,6 +117,11 @@ class Workers:
     def dead(self) -> list[str]:
         """Return the names of threads that ended after `start`."""
         return [thread.name for thread in self._threads if self._started and not thread.is_alive()]
+
+    @property
+    def longest_seconds(self) -> float:
+        """For how long the longest of the running passes has been running."""
+        return self._queue.stats().longest_seconds
 
     def close(self) -> None:
         """Start no other pass."""
@@ -146,7 +148,7 @@ class Workers:
     def _handle(self, name: str) -> None:
         started, is_bug = time.monotonic(), False
         try:
-            requeue = self._reconcile(name)
+            requeue = self._reconciler.reconcile(name)
         except ApiError as error:
             log.warning("pass failed with an API server error", extra={"BundleDeployment": name, "reply": str(error)})
             requeue = Requeue(after=error.retry_after, failed=True)
@@ -168,7 +170,7 @@ class Workers:
     def _report_bug(self, name: str, bug: BaseException) -> None:
         about = {"BundleDeployment": name}
         try:
-            self._report(name, bug)
+            self._reconciler.report_bug(name, bug)
         except ApiError as error:
             log.warning("bug not reported in status", extra={**about, "reply": str(error)})
         except BaseException:  # the same bug, perhaps

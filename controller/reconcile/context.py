@@ -31,7 +31,6 @@ from rukpak.controller.observe.following import ObjectFollower
 from rukpak.controller.observe.records import ObjectKey, Record
 from rukpak.controller.observe.watches import Watches
 from rukpak.controller.reconcile.memory import InstalledTargetsCache, Memory
-from rukpak.controller.retries import Retries
 from rukpak.controller.revisions.accounts import Account, Accounts, account_in
 from rukpak.controller.revisions.background import BackgroundWork
 from rukpak.controller.revisions.config_objects import ConfigObjects
@@ -49,35 +48,45 @@ from rukpak.controller.telemetry import DEAF, Observer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SourceServices:
+    """What finds the wanted revision: it resolves sources, and fetches and renders content."""
+
+    builder: Builder
+    background: BackgroundWork
+    access: SourceAccess
+    configs: ConfigObjects
+    poller: Poller
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectServices:
+    """What acts on the objects of a revision, and explains them."""
+
+    applier: Applier
+    remover: Remover
+    hook_runner: HookRunner
+    explainer: Explainer
+    installed: InstalledTargetsCache = field(default_factory=InstalledTargetsCache)
+    observer: Observer = DEAF
+    """Gets durations of applying and pruning, and counts of drift."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
     """What passes use. Thread-safe."""
 
     watches: Watches
     discovery: Discovery
     revisions: RevisionStore
-    builder: Builder
-    background: BackgroundWork
-    access: SourceAccess
-    configs: ConfigObjects
-    poller: Poller
     large: LargeRevisions
     accounts: Accounts
     signatures: SignaturePolicy = field(default_factory=SignaturePolicy)
-    applier: Applier
-    remover: Remover
-    hook_runner: HookRunner
     follower: ObjectFollower
     """Watches what BundleDeployments wait for besides their own objects."""
-    explainer: Explainer
     dependencies: DependencyReader
     writer: StatusWriter
-    retries: Callable[[], Retries] = Retries
-    """Creates the register of failures of a BundleDeployment."""
-    installed: InstalledTargetsCache = field(default_factory=InstalledTargetsCache)
-    observer: Observer = DEAF
-    """Gets durations of applying and pruning, and counts of drift."""
-    abandoned: Callable[[], None]
-    """Called when a BundleDeployment is gone without its teardown: its revisions are left."""
+    sources: SourceServices
+    objects: ObjectServices
     now: Callable[[], datetime]
     """The time of day."""
 

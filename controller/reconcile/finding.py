@@ -43,7 +43,7 @@ from rukpak.controller.reconcile.memory import PREPARATION
 from rukpak.controller.revisions.approval import refuse_downgrade
 from rukpak.controller.revisions.background import Place
 from rukpak.controller.revisions.polling import is_polled
-from rukpak.controller.revisions.source_access import SourceProgress
+from rukpak.controller.revisions.source_access import SourceProgress, watch_secrets
 from rukpak.controller.status.history import find_rollback
 from rukpak.controller.status.report import Held, Report, list_some, short
 
@@ -232,7 +232,7 @@ def poll_sources(context: Context) -> Context:
 
     Raises: ApiError.
     """
-    poller, memory = context.services.poller, context.memory.sources.poll
+    poller, memory = context.services.sources.poller, context.memory.sources.poll
     if not _may_poll(context):
         poller.stop(context.deployment, memory)
         return context
@@ -244,7 +244,7 @@ def poll_sources(context: Context) -> Context:
 def seconds_to_poll(context: Context) -> float | None:
     """Return the seconds until the next poll; None without one, or while one is active."""
     return (
-        context.services.poller.seconds_to_next(context.deployment, context.memory.sources.poll)
+        context.services.sources.poller.seconds_to_next(context.deployment, context.memory.sources.poll)
         if _may_poll(context)
         else None
     )
@@ -440,13 +440,13 @@ def _request_with_config(context: Context, sources: Sources) -> Request:
     if not needs_objects(context.spec):
         memory.sources.config = None
         memory.retries.succeeded(CONFIG)
-        context.services.configs.release(context.name)
+        context.services.sources.configs.release(context.name)
         return request
     version = context.config_version  # first: what changes while this reads it is read again
     if held := memory.retries.holding(CONFIG, version):
         raise held
     try:
-        found = context.services.configs.read(context.deployment, version, memory.sources.config, context.share)
+        found = context.services.sources.configs.read(context.deployment, version, memory.sources.config, context.share)
     except BundleError as error:
         memory.sources.config = None
         memory.retries.failed(CONFIG, version, error)
@@ -458,7 +458,7 @@ def _request_with_config(context: Context, sources: Sources) -> Request:
 
 
 def _describe_work(context: Context, purpose: str) -> str:
-    if context.services.background.is_queued(context.name, purpose):
+    if context.services.sources.background.is_queued(context.name, purpose):
         return QUEUED
     text = context.memory.sources.progress.text
     return f"{FETCHING if purpose == BUILD else RESOLVING}{text and f' ({text})'}"
@@ -466,10 +466,10 @@ def _describe_work(context: Context, purpose: str) -> str:
 
 def _watch_secrets(context: Context) -> None:
     # Not while sources are retried because of a changed Secret: that change would be reported over and over.
-    if context.services.background.is_busy(context.name):
+    if context.services.sources.background.is_busy(context.name):
         return
     progress = (context.memory.sources.progress, context.memory.sources.poll.progress)
-    context.services.access.watch_secrets(context.name, progress, share=context.share)
+    watch_secrets(context.services.follower, context.name, progress, share=context.share)
 
 
 def _note_failure(context: Context, ticket: str, error: BundleError) -> BundleError:
@@ -487,7 +487,7 @@ def _note_success(context: Context) -> None:
 
 
 def _cancel(context: Context) -> None:
-    context.services.background.cancel(context.name, *PURPOSES)
+    context.services.sources.background.cancel(context.name, *PURPOSES)
 
 
 def _resolve(context: Context, known: Pins, cancelled: Event, build_context: BuildContext) -> Resolved:
@@ -495,11 +495,11 @@ def _resolve(context: Context, known: Pins, cancelled: Event, build_context: Bui
     renews = context.requested_at != status.last_handled_reconcile_at
     if not renews:
         build_context = replace(build_context, unchecked=find_unchecked(context.spec, status.sources))
-    resolved = context.services.builder.resolve(context.spec, known, cancelled, build_context)
+    resolved = context.services.sources.builder.resolve(context.spec, known, cancelled, build_context)
     is_first = not (status.revision or status.installed_revision)
     if is_first and not (resolved.failure or needs_objects(context.spec) or cancelled.is_set()):
         request = make_request(context, Sources(pins=resolved.found, requested_at=context.requested_at))
-        context.services.background.begin(
+        context.services.sources.background.begin(
             context.name,
             build_ticket(request),
             lambda cancelled: _build(context, request, (), cancelled, build_context),
@@ -527,7 +527,7 @@ def _build(
     capabilities = replace(capabilities, custom=_ask([(group, version, kind) for group, version, kind, _ in recorded]))
     build_context = replace(build_context, custom_kinds=_ask)
     try:
-        made = context.services.builder.build(request, capabilities, cancelled, build_context, kept=kept)
+        made = context.services.sources.builder.build(request, capabilities, cancelled, build_context, kept=kept)
     except BundleError as error:
         raise withhold(error, request.spec) from None
     return record_kinds(made, capabilities, context.services.watches.served.is_aggregated)
@@ -544,10 +544,12 @@ def _take(
         raise held
     if context.memory.sources.progress.ticket != context.spec_version:
         context.memory.sources.progress = SourceProgress(context.spec_version)
-    build_context = context.services.access.build_context(context.deployment, context.memory.sources.progress)
+    build_context = context.services.sources.access.build_context(context.deployment, context.memory.sources.progress)
     try:
         place = Place(share=context.share, purpose=purpose)
-        result = context.services.background.take(name, ticket, lambda cancelled: work(cancelled, build_context), place)
+        result = context.services.sources.background.take(
+            name, ticket, lambda cancelled: work(cancelled, build_context), place
+        )
     except BundleError as error:
         last = context.memory.retries.last(PREPARATION, tried)
         raise _note_failure(context, ticket, keep_first(last, error)) from None

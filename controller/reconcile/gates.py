@@ -180,7 +180,7 @@ def _preview(proposal: _Proposal) -> Preview:
     options, differences, hindrance = preview_work(context, revision, target)
     problems = [hindrance] if hindrance else []
     if not (problems or _is_judged(proposal)):
-        problems = proposal.context.services.applier.find_problems(options, differences.changed)
+        problems = proposal.context.services.objects.applier.find_problems(options, differences.changed)
     memory.preview = Preview(key=key, differences=differences, problems=tuple(problems), at=now)
     return memory.preview
 

@@ -112,7 +112,7 @@ def apply(work: Work) -> Report:
     if work.only_compare:
         return _compare(work)
     if work.is_new_account:
-        work = replace(work, lack=work.context.services.applier.review(work.options))
+        work = replace(work, lack=work.context.services.objects.applier.review(work.options))
     work.context.memory.checked_account = None if work.lack else work.account
     _trust_status(work.context, work.options.wanted.revision)  # waves are judged while the plan is executed
     outcomes = execute(work.context, work.plan, work.options)
@@ -125,7 +125,7 @@ def apply(work: Work) -> Report:
 
 def find_installed(context: Context) -> InstalledTargets | None:
     """Return the targets of the installed revision, if they are known and of this spec."""
-    found = context.services.installed.find(context.name)
+    found = context.services.objects.installed.find(context.name)
     if found is None or found.ledger is not context.memory.ledger or found.spec_version != context.spec_version:
         return None
     return found if found.targets.rest.revision == context.status.installed_revision else None
@@ -144,7 +144,7 @@ def keep_installed(context: Context, revision: Revision, wanted: TargetSet) -> N
             spec_version=context.spec_version,
             ledger=ledger,
         )
-    context.services.installed.keep(context.name, targets)
+    context.services.objects.installed.keep(context.name, targets)
 
 
 def _compare(work: Work) -> Report:
@@ -176,7 +176,7 @@ def _find_unapplied(work: Work, survey: Survey) -> dict[ObjectKey, BundleError]:
 def _describe_unapplied(target: Target, reached: float) -> BundleError:
     if math.isfinite(reached) and target.wave > reached:
         return WaveError(int(reached), ())
-    return BundleError(Reason.APPLYING, f"{target.key}: not applied yet")
+    return BundleError(Reason.APPLYING, "not applied yet", place=str(target.key))
 
 
 def _note_on_beginning(work: Work, history: Sequence[HistoryEntry]) -> Note:
@@ -191,7 +191,7 @@ def execute(context: Context, plan: Plan, options: ApplyOptions) -> list[Outcome
     Raises: ApiError.
     """
     memory, outcomes = context.memory, _execute(context, plan, options)
-    context.services.observer.drift_found(*memory.drift.repair(outcomes, options))
+    context.services.objects.observer.drift_found(*memory.drift.repair(outcomes, options))
     _remember(memory.ledger, outcomes)
     return outcomes
 
@@ -211,18 +211,18 @@ def survey_drift(context: Context, plan: Plan, options: ApplyOptions) -> Survey:
 
     Raises: ApiError.
     """
-    survey = context.services.applier.survey(plan, options)
+    survey = context.services.objects.applier.survey(plan, options)
     context.memory.ledger.learn(survey.same)
-    context.services.observer.drift_found(context.memory.drift.see([each.key for each in survey.drifted]), 0)
+    context.services.objects.observer.drift_found(context.memory.drift.see([each.key for each in survey.drifted]), 0)
     return survey
 
 
 def _execute(context: Context, plan: Plan, options: ApplyOptions) -> list[Outcome]:
     started = time.monotonic()
-    outcomes = context.services.applier.execute(plan, options)
+    outcomes = context.services.objects.applier.execute(plan, options)
     if any(outcome.tried for outcome in outcomes):
         succeeded = not any(outcome.error for outcome in outcomes)
-        context.services.observer.phase_ended(Phase.APPLY, time.monotonic() - started, succeeded=succeeded)
+        context.services.objects.observer.phase_ended(Phase.APPLY, time.monotonic() - started, succeeded=succeeded)
     return outcomes
 
 
@@ -358,7 +358,7 @@ def _is_over(work: Work, outcomes: list[Outcome], waiting: list[Record], look: L
 
 def _warnings(work: Work, outcomes: Iterable[Outcome]) -> tuple[str, ...] | None:
     revision, options = work.wanted.revision, work.options
-    about = warnings_on_revision([*(revision.warnings if revision else ()), *options.warnings], options.wanted)
+    about = warnings_on_revision([*(revision.warnings if revision else ()), *work.warnings], options.wanted)
     ours = [
         *about,
         *warnings_on_cluster(work.context, options.wanted, options.wanted.kinds, work.context.services.watches),
@@ -367,7 +367,7 @@ def _warnings(work: Work, outcomes: Iterable[Outcome]) -> tuple[str, ...] | None
     is_empty = revision is not None and not revision.objects
     lacking = find_missing_labels(options.wanted, work.context.memory.ledger.used, conceals=options.conceals)
     told = set(work.context.status.warnings)
-    unmatched = {each for each in options.warnings if UNMATCHED in each}
+    unmatched = {each for each in work.warnings if UNMATCHED in each}
     is_new = not set(lacking) <= told or unmatched != {each for each in told if UNMATCHED in each}
     outcomes = list(outcomes)
     left = review_leftovers(work.context, outcomes)
@@ -476,10 +476,10 @@ def _remove(
     if surplus:
         options.confirm()
     started = time.monotonic()
-    removals = context.services.remover.remove(surplus, options.owner.name, RemovalCause.PRUNE, options.user)
+    removals = context.services.objects.remover.remove(surplus, options.owner.name, RemovalCause.PRUNE, options.user)
     removals += [Removal(record=Record(key=key), error=error) for key, error in unreadable.items()]
     failures = [removal.error for removal in removals if removal.error]
-    context.services.observer.phase_ended(Phase.PRUNE, time.monotonic() - started, succeeded=not failures)
+    context.services.objects.observer.phase_ended(Phase.PRUNE, time.monotonic() - started, succeeded=not failures)
     if failures:  # a transient failure is retried soon, not only with the slow ones
         passing = next((error for error in failures if error.reason.retry is Retry.TRANSIENT), failures[0])
         _note_failure(context, passing, options)
@@ -557,7 +557,7 @@ def assess_work(
 
 
 def _explain(context: Context) -> Explain:
-    return partial(context.services.explainer.explain, context.name)
+    return partial(context.services.objects.explainer.explain, context.name)
 
 
 def _trust_status(context: Context, revision: str) -> None:
@@ -632,7 +632,7 @@ def _still_left(context: Context, record: Record, warning: str) -> str:
     kind = next((each for each in context.recorded_kinds if (each.group, each.kind) == record.key[:2]), None)
     resource = context.services.discovery.resource(kind) if kind else None
     user = context.account.user if context.account else None
-    live = context.services.applier.reader.read_whole((record.key, resource), user) if resource else None
+    live = context.services.objects.applier.reader.read_whole((record.key, resource), user) if resource else None
     return leftovers.still_left(warning, live) if live else warning
 
 

@@ -193,7 +193,7 @@ def read_unwatched(
     """
     unseen = [(key, resource) for key, each in named.items() if (resource := _unseen(context, each))]
     failures: dict[ObjectKey, BundleError] = {}
-    for key, found in context.services.applier.reader.read_all(unseen, user).items():
+    for key, found in context.services.objects.applier.reader.read_all(unseen, user).items():
         if isinstance(found, ApiError):
             failures[key] = _failure(found, key)
         elif found is None or found.owner != context.name:
@@ -278,8 +278,7 @@ def _applied(kept: Iterable[Revision]) -> list[Revision]:
 
 
 def _failure(error: ApiError, key: ObjectKey) -> BundleError:
-    failure = classify(error, key, install_namespace="")
-    return BundleError(failure.reason, failure.message, retry_after=failure.retry_after)
+    return classify(error, key, install_namespace="").to_error()
 
 
 def look_for_strays(

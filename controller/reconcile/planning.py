@@ -17,14 +17,13 @@ from rukpak.api.v1alpha2.policies import HealthCheck, IgnoreRule
 from rukpak.controller.apply.holders import find_replaced
 from rukpak.controller.apply.plan import ApplyOptions, Plan, make_plan
 from rukpak.controller.apply.targets import (
+    NO_LOSSES,
     Differences,
     Target,
     TargetSet,
     describe_dropped_replicas,
     find_differences,
-    find_dropped_replicas,
-    find_left_behind,
-    find_reduced,
+    find_losses,
     find_unmatched,
     leave_out_missing,
     make_targets,
@@ -51,6 +50,8 @@ class Work:
     revision: Revision
     """That is applied or, while nothing may be, compared."""
     options: ApplyOptions
+    warnings: tuple[str, ...]
+    """About the revision, for status."""
     plan: Plan
     before: TargetSet | None = None
     """The targets of the revision before, if its objects may still exist."""
@@ -92,13 +93,10 @@ def make_work(context: Context, wanted: Wanted) -> Work | Report:
     held = context.status.skipped_kinds if wanted.paused else ()
     targets, before = _targets(context, revision, held), _targets_before(context, revision, held)
     earlier = _earlier_targets(context, targets, before) if before else ()
-    dropped = find_dropped_replicas(before, targets) if before else {}
+    losses = find_losses(before, targets) if before else NO_LOSSES
     options = replace(
         _options(context, revision.terms, targets),
-        dropped_replicas=dropped,
-        left_behind=find_left_behind(before, targets) if before else {},
-        reduced=find_reduced(before, targets) if before else {},
-        warnings=(*describe_dropped_replicas(dropped), *find_unmatched(_selectors(context), targets)),
+        losses=losses,
         older=name_older(context, revision),
         makes_way=wanted.current and context.spec.prune != "Never" and not context.orphan,
         replaces=find_replaced(targets, before),
@@ -112,6 +110,7 @@ def make_work(context: Context, wanted: Wanted) -> Work | Report:
         revision=revision,
         before=before,
         options=options,
+        warnings=(*describe_dropped_replicas(losses.replicas), *find_unmatched(_selectors(context), targets)),
         plan=Plan(),
         account=account,
         is_new_account=is_new,

@@ -7,7 +7,7 @@ It never waits: an event or a timer triggers the next pass. An unchanged BundleD
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from http import HTTPStatus
 
@@ -25,10 +25,11 @@ from rukpak.controller.reconcile.installation import announce, apply, watch_cont
 from rukpak.controller.reconcile.inventory import kept_terms
 from rukpak.controller.reconcile.memory import Memories
 from rukpak.controller.reconcile.planning import make_work
-from rukpak.controller.retries import SLOW_SECONDS, waits_for_cluster
+from rukpak.controller.retries import SLOW_SECONDS, Retries, waits_for_cluster
 from rukpak.controller.revisions.accounts import OF_ABSENCE, is_up_to_date, judge, record
 from rukpak.controller.revisions.large import CrowdedError
 from rukpak.controller.revisions.polling import is_polled
+from rukpak.controller.revisions.source_access import watch_secrets
 from rukpak.controller.status.conditions import skipped_kinds
 from rukpak.controller.status.history import begin_rollback, seconds_to_rollback
 from rukpak.controller.status.notes import describe_failing, names_failing
@@ -41,10 +42,18 @@ MISSED_SECONDS = 0.2
 
 
 class Reconciler:
-    """Runs passes: one at a time for each BundleDeployment, many BundleDeployments in parallel."""
+    """Runs passes: one at a time for each BundleDeployment, many BundleDeployments in parallel.
 
-    def __init__(self, services: Services) -> None:
-        self._services, self._memories = services, Memories(services.retries)
+    Args:
+        services: of all passes.
+        abandoned: called when a BundleDeployment is gone without its teardown: its revisions are left.
+        make_retries: creates the register of failures of a BundleDeployment.
+    """
+
+    def __init__(
+        self, services: Services, abandoned: Callable[[], None], make_retries: Callable[[], Retries] = Retries
+    ) -> None:
+        self._services, self._abandoned, self._memories = services, abandoned, Memories(make_retries)
 
     def reconcile(self, name: str) -> Requeue:
         """Run one pass over one BundleDeployment.
@@ -92,9 +101,9 @@ class Reconciler:
     def _act(self, context: Context) -> Requeue:
         if context.metadata.deletion_timestamp is None:
             return self._advance(context)
-        self._services.background.cancel(context.name)  # it needs no content any more
-        self._services.access.watch_secrets(context.name, ())
-        self._services.configs.release(context.name)
+        self._services.sources.background.cancel(context.name)  # it needs no content any more
+        watch_secrets(self._services.follower, context.name, ())
+        self._services.sources.configs.release(context.name)
         requeue = deletion.tear_down(context)
         watch_contested(context)
         return requeue
@@ -158,16 +167,16 @@ class Reconciler:
 
     def _forget(self, name: str) -> Requeue:
         services = self._services
-        services.background.cancel(name)
+        services.sources.background.cancel(name)
         services.follower.release(name)
         services.large.leave(name)
         services.accounts.note(name, ())
         services.watches.release(name)
-        services.installed.keep(name, None)
+        services.objects.installed.keep(name, None)
         memory, left = self._memories.drop(name), services.watches.outline(name)
         has_moved = memory is not None and left is not None and left.metadata.uid == memory.uid  # to another shard
         if memory and not (memory.torn_down or has_moved):  # a user has removed its finalizer
-            services.abandoned()
+            self._abandoned()
         return NEVER
 
 

@@ -411,12 +411,11 @@ class SourceAccess:
     def __init__(
         self,
         secrets: SecretReader,
-        follower: ObjectFollower,
         wake: Callable[[str], None],
         admission: Admission,
         quarantine: Quarantine,
     ) -> None:
-        self._secrets, self._follower, self._wake = secrets, follower, wake
+        self._secrets, self._wake = secrets, wake
         self._admission, self._quarantine = admission, quarantine
 
     def build_context(self, deployment: BundleDeployment, progress: SourceProgress) -> BuildContext:
@@ -466,9 +465,10 @@ class SourceAccess:
             guard=lambda: self._quarantine.guard(subject),
         )
 
-    def watch_secrets(self, name: str, found: Iterable[SourceProgress], *, share: str = "") -> None:
-        """Watch the Secrets of sources that fail, and local content, and nothing else, at the expense of a share."""
-        secrets: dict[ObjectReference, str] = {}
-        for progress in found:
-            secrets |= progress.to_follow()
-        self._follower.follow(name, Topic.SOURCES, secrets, share=share)
+
+def watch_secrets(follower: ObjectFollower, name: str, found: Iterable[SourceProgress], *, share: str = "") -> None:
+    """Watch the Secrets of sources that fail, and local content, and nothing else, at the expense of a share."""
+    secrets: dict[ObjectReference, str] = {}
+    for progress in found:
+        secrets |= progress.to_follow()
+    follower.follow(name, Topic.SOURCES, secrets, share=share)

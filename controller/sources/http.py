@@ -38,7 +38,7 @@ from rukpak.controller.sources.hosts import PORTS, Location, check_host
 from rukpak.controller.sources.pace import check_deadline
 from rukpak.controller.sources.routes import describe_host
 from rukpak.controller.sources.signatures import SignatureError, checking, cosign
-from rukpak.controller.sources.transport import Response, StatusError, Transport
+from rukpak.controller.sources.transport import Response, StatusError, TLSSettings, Transport
 from rukpak.controller.sources.trust import (
     certificate_problems,
     certificates_of,
@@ -676,8 +676,10 @@ def connect(address: Address, parameters: Mapping[str, Any], access: Access, fie
     verify = not parameters.get("insecureSkipTLSVerify")
     return Transport(
         replace(access, path=f"{access.path}.{field}"),
-        certificate_data=certificates_of(parameters, access),
-        verify=verify,
+        tls=TLSSettings(
+            certificate_data=certificates_of(parameters, access),
+            verify=verify,
+            keys=client_certificate_of(access, address.origin, plain=address.scheme != HTTPS, verify=verify),
+        ),
         loopback=address.is_loopback,
-        keys=client_certificate_of(access, address.origin, plain=address.scheme != HTTPS, verify=verify),
     )

@@ -390,44 +390,57 @@ def _problem_of(causes: Sequence[BaseException]) -> str:
     return next(matching, CUT)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TLSSettings:
+    """Whom the connections of a source trust, and with which certificate they introduce themselves."""
+
+    certificate_data: str = ""
+    """PEM bundle to trust instead of the system's and certifi's; '' for those."""
+    verify: bool = True
+    """Whether certificates are verified; if not, plain http is allowed to any address."""
+    keys: ClientCertificate | None = None
+    """The client certificate, if there is one."""
+
+    def make_context(self, origin: Origin) -> ssl.SSLContext:
+        """Return the context of a connection to a server."""
+        if self.keys and self.keys.is_for(origin):
+            return self.keys.make_context(self.certificate_data, requests.utils.DEFAULT_CA_BUNDLE_PATH)
+        if not self.verify:
+            return CONTEXTS.trusting_anyone()
+        if self.certificate_data:
+            return CONTEXTS.trusting(self.certificate_data)
+        return CONTEXTS.trusting_system(requests.utils.DEFAULT_CA_BUNDLE_PATH)
+
+
 class Transport:
     """The connections of one call of a source; not shared between threads.
 
     Args:
         access: deadline, cancel token, and the field path that starts messages.
-        certificate_data: PEM bundle to trust instead of the system's and certifi's; '' for those.
-        verify: whether certificates are verified; if not, plain http is allowed to any address.
+        tls: whom the connections trust, and with which certificate they introduce themselves.
         loopback: whether loopback addresses are allowed, as far as `access.network` allows them. Only for a source that
             names one: then no redirect or name of another source leads there.
         detour: if the spec does not name any host of this call. Otherwise one begins at a redirect to another host.
-        keys: the client certificate, if there is one.
     """
 
     def __init__(
         self,
         access: Access,
         *,
-        certificate_data: str = "",
-        verify: bool = True,
+        tls: TLSSettings = TLSSettings(),
         loopback: bool = False,
         detour: Detour | None = None,
-        keys: ClientCertificate | None = None,
     ) -> None:
         self._access = access
         network = replace(access.network, allow_loopback=access.network.allow_loopback and loopback)
-        self._guard = Guard(access.path, network, plain=not verify)
+        self._guard = Guard(access.path, network, plain=not tls.verify)
         self._session = _Session()
         self._session.trust_env = False
         self._session.headers.clear()
         self._session.headers.update({"User-Agent": "rukpak", "Accept-Encoding": "identity"})
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
-        self._keys = keys
-
-        def make_context(origin: Origin) -> ssl.SSLContext:
-            own = self._keys if self._keys and self._keys.is_for(origin) else None
-            return _context(certificate_data, own, verify=verify)
-
-        adapter = _Adapter(self._guard, network.proxies, make_context)
+        self._tls = tls
+        adapter = _Adapter(self._guard, network.proxies, self._make_context)
         for scheme in ("https://", "http://"):
             self._session.mount(scheme, adapter)
         self._own_pace = self._pace = Pace(access.network)
@@ -518,10 +531,13 @@ class Transport:
         problem = f"it redirects more than {_REDIRECTS} times"
         raise place.show(unreachable(place.subject, place.host, problem, proxy=place.proxy))
 
+    def _make_context(self, origin: Origin) -> ssl.SSLContext:
+        return self._tls.make_context(origin)
+
     def identify_to(self, origin: Origin) -> None:
         """Present the client certificate to another server, too, if there is one."""
-        if self._keys:
-            self._keys = replace(self._keys, origins=self._keys.origins | {origin})
+        if keys := self._tls.keys:
+            self._tls = replace(self._tls, keys=replace(keys, origins=keys.origins | {origin}))
 
     def settle(self) -> None:
         """Note that what another host has sent is what was looked for: failures may be told from now on."""
@@ -762,16 +778,6 @@ def _wait(state: tenacity.RetryCallState) -> float:
 
 
 # TLS
-
-
-def _context(certificate_data: str, keys: ClientCertificate | None, *, verify: bool) -> ssl.SSLContext:
-    if keys:
-        return keys.make_context(certificate_data, requests.utils.DEFAULT_CA_BUNDLE_PATH)
-    if not verify:
-        return CONTEXTS.trusting_anyone()
-    if certificate_data:
-        return CONTEXTS.trusting(certificate_data)
-    return CONTEXTS.trusting_system(requests.utils.DEFAULT_CA_BUNDLE_PATH)
 
 
 class _Session(requests.Session):

@@ -211,7 +211,7 @@ def summarize(comparison: Comparison) -> Iterator[str]:
         yield f"  Hook:    {each.key} ({each.hook}{', unchanged' if is_same else ''})"
     for each in comparison.objects:
         if each.change in _LISTED:
-            note = f": {each.note.removeprefix(f'{each.key}: ')}" if each.note else ""
+            note = f": {each.note}" if each.note else ""
             yield f"  {each.change.value.capitalize()}: {each.key}{note}"
     unread = sum(each.change is Change.UNREAD for each in comparison.objects)
     if unread:

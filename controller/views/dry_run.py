@@ -139,12 +139,11 @@ def compare(
     deployment, revision = reviewed.deployment, reviewed.revision
     digest = deployment.status.installed_revision
     installed = revision if digest == revision.digest else read_installed(digest) if digest else None
-    discovery = Discovery(reviewed.on_cluster())
-    dry_run = DryRun(reviewed, discovery, find_targets(reviewed, discovery), installed, passing_on)
+    dry_run = DryRun(reviewed, Discovery(reviewed.on_cluster()), installed, passing_on)
     objects, problems = dry_run.compare(progress)
     pending = deployment.status.pending
     said = pending.problems if pending and pending.revision == revision.digest else ()
-    known = {each.note for each in objects}
+    known = {text for each in objects for text in (each.note, f"{each.key}: {each.note}")}
     return Comparison(
         name=deployment.metadata.name,
         revision=revision.digest,
@@ -185,7 +184,6 @@ class DryRun:
     Args:
         reviewed: the revision.
         discovery: of its cluster.
-        targets: of the revision.
         installed: the installed one, if it is known.
         passing_on: see `compare`.
     """
@@ -194,13 +192,12 @@ class DryRun:
         self,
         reviewed: Reviewed,
         discovery: Discovery,
-        targets: TargetSet,
         installed: Revision | None,
         passing_on: Container[str] = (),
     ) -> None:
         self._passing_on = passing_on
         self._client, self._deployment, self._installed = reviewed.on_cluster(), reviewed.deployment, installed
-        self._discovery, self._targets = discovery, targets
+        self._discovery, self._targets = discovery, find_targets(reviewed, discovery)
         self._owner, self._orphan = owner_of(self._deployment), self._deployment.spec.deletion_policy == "Orphan"
         self._manager = names.field_manager(self._owner.name)
         self._live: dict[ObjectKey, Manifest] = {}
@@ -210,7 +207,7 @@ class DryRun:
             if installed
             else None
         )
-        self._reduced = find_reduced(before, targets) if before else {}
+        self._reduced = find_reduced(before, self._targets) if before else {}
         self._options = self._make_options()
 
     def _make_options(self) -> ApplyOptions:
@@ -380,7 +377,7 @@ class DryRun:
             case Action.USE:
                 return _difference(target, Change.NONE, None, None)
             case Action.REFUSE:
-                refused = _difference(target, Change.REFUSED, None, None, task.refusal.message if task.refusal else "")
+                refused = _difference(target, Change.REFUSED, None, None, task.refusal.problem if task.refusal else "")
                 return replace(refused, holder=live)
             case Action.AWAIT:
                 return _as_rendered(target, Change.RECREATED, "it is being deleted")
@@ -489,12 +486,12 @@ class DryRun:
             return replace(made, change=Change.RECREATED)
         if live and (may_not_apply or self._is_computed(target, live, failure)):
             return self._overlay(target, live, "computed, since you may not apply it")
-        message = failure.message
+        problem = failure.problem
         if failure.contest is Contest.ALLOCATED:
             trials = Trials(client=self._client, resource=resource, manager=self._manager, key=target.key)
             whose = trials.describe_allocated(self._make_body(target, None), self._targets.by_key)
-            message = f"{message}; {whose}"
-        return _difference(target, Change.REFUSED, None, None, message)
+            problem = f"{problem}; {whose}"
+        return _difference(target, Change.REFUSED, None, None, problem)
 
     def _make_way(
         self, target: Target, resource: Resource, live: Manifest | None, failure: ApplyFailure
@@ -528,7 +525,7 @@ class DryRun:
         except ApiError as error:
             # Whatever else is refused there says nothing about a namespace that does not exist yet.
             if error.status == HTTPStatus.UNPROCESSABLE_ENTITY:
-                return _difference(target, Change.REFUSED, None, None, self._classify(target, error).message)
+                return _difference(target, Change.REFUSED, None, None, self._classify(target, error).problem)
         return _as_rendered(target, Change.CREATED, f"{_RENDERED}, since its namespace does not exist yet")
 
     def _brings_namespace(self, name: str) -> bool:

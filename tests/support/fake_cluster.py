@@ -255,6 +255,10 @@ class FakeCluster:
     def resource(self, kind: GroupVersionKind) -> Resource | None:
         return next((resource for resource in self.served if resource.gvk == kind), None)
 
+    def is_namespaced(self, kind: GroupVersionKind) -> bool | None:
+        found = self.resource(kind)
+        return found.namespaced if found else None
+
     def any_version(self, group: str, kind: str) -> Resource | None:
         return next((each for each in self.served if (each.group, each.kind) == (group, kind)), None)
 

@@ -11,6 +11,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import groupby
 from typing import Any, TypeVar, cast
 
@@ -30,7 +31,7 @@ from rukpak.controller.kube.events import EventRecorder, Note, Regarding
 from rukpak.controller.kube.resources import DEPLOYMENTS, SECRETS
 from rukpak.controller.observe.explanations import Explainer
 from rukpak.controller.observe.following import GrantWatches, ObjectFollower, ObjectReference, Seen, Topic
-from rukpak.controller.reconcile.context import Context, Requeue, Services
+from rukpak.controller.reconcile.context import Context, ObjectServices, Requeue, Services, SourceServices
 from rukpak.controller.reconcile.finding import BUILD
 from rukpak.controller.reconcile.memory import MOST_BYTES, InstalledTargetsCache, Memory
 from rukpak.controller.reconcile.reconciler import Reconciler
@@ -161,15 +162,8 @@ class AtOnce:
 class Unaided:
     """Stands for a SourceAccess: there are no Secrets and no progress."""
 
-    def __init__(self) -> None:
-        self.looked = 0
-        """How often Secrets were to be watched."""
-
     def build_context(self, deployment: BundleDeployment, progress: SourceProgress) -> BuildContext:
         return BuildContext()
-
-    def watch_secrets(self, name: str, found: Iterable[SourceProgress], *, share: str = "") -> None:
-        self.looked += 1  # there are none
 
 
 class Follower:
@@ -193,6 +187,10 @@ class Follower:
     def seen(self, topic: Topic, name: str = NAME) -> Mapping[ObjectReference, Seen | None]:
         """Return what is followed, and how it was seen."""
         return self._objects[name].get(topic, {})
+
+    def topics(self, name: str = NAME) -> set[Topic]:
+        """Return what objects were followed for, also if there were none."""
+        return set(self._objects[name])
 
     def names(self, topic: Topic, name: str = NAME) -> list[str]:
         """Return the names of the objects that are followed."""
@@ -290,26 +288,29 @@ class World:
             watches=watches,
             discovery=discovery,
             revisions=revisions,
-            builder=builder,
-            background=background,
-            access=access,
-            configs=ConfigObjects(client, follower),
-            poller=Poller(builder, background, access, clock=self.read_clock, now=self.read_clock),
             large=self.large,
             accounts=accounts,
-            applier=self.applier,
-            remover=remover,
-            hook_runner=HookRunner(client, discovery, watches),
             follower=follower,
-            explainer=Explainer(client, lambda _name: None),
             dependencies=DependencyReader(client, discovery, watches),
             writer=writer,
-            retries=lambda: Retries(lambda: self.seconds, jitter=lambda: 1.0),
-            installed=self.installed,
-            abandoned=self.sweeps.ask,
+            sources=SourceServices(
+                builder=builder,
+                background=background,
+                access=access,
+                configs=ConfigObjects(client, follower),
+                poller=Poller(builder, background, access, clock=self.read_clock, now=self.read_clock),
+            ),
+            objects=ObjectServices(
+                applier=self.applier,
+                remover=remover,
+                hook_runner=HookRunner(client, discovery, watches),
+                explainer=Explainer(client, lambda _name: None),
+                installed=self.installed,
+            ),
             now=self.now,
         )
-        self.reconciler = Reconciler(self.services)
+        self.make_retries = partial(Retries, lambda: self.seconds, jitter=lambda: 1.0)
+        self.reconciler = Reconciler(self.services, self.sweeps.ask, self.make_retries)
 
     def now(self) -> datetime:
         """Return the time of day, as a test has set it."""

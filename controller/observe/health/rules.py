@@ -400,9 +400,9 @@ def refused(error: BundleError, identity: str) -> Verdict:
 
     Args:
         error: why. Failed if its reason stalls, Progressing if it may resolve without a user.
-        identity: of the object; dropped where the message starts with it.
+        identity: of the object; left out where the failure is about it.
     """
-    reason, message = error.reason.value, error.message.removeprefix(f"{identity}: ")
+    reason, message = error.reason.value, error.problem if error.place == identity else error.message
     if error.reason.retry.stalls:
         return failed(reason, message)
     # The deadline of an object starts with its wave, however long the earlier ones take.

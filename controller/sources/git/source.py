@@ -47,7 +47,7 @@ from rukpak.controller.sources.hosts import Detour, Place, place_of
 from rukpak.controller.sources.pace import check_deadline
 from rukpak.controller.sources.signatures import SignatureError, checking
 from rukpak.controller.sources.signatures.git import COMMIT, TAG, read_commit, read_keys, read_tag, verify
-from rukpak.controller.sources.transport import Transport
+from rukpak.controller.sources.transport import TLSSettings, Transport
 from rukpak.controller.sources.trust import (
     authorization_of,
     certificate_problems,
@@ -581,7 +581,8 @@ def _follow(repository: Repository, parameters: Mapping[str, Any], access: Acces
 def _find_target(repository: Repository, parameters: Mapping[str, Any], access: Access, header: str) -> str:
     certificates, named = certificates_of(parameters, access), replace(access, path=f"{access.path}.repository")
     keys = client_certificate_of(access, repository.origin, plain=False, verify=True)
-    with Transport(named, certificate_data=certificates, loopback=repository.is_loopback, keys=keys) as transport:
+    tls = TLSSettings(certificate_data=certificates, keys=keys)
+    with Transport(named, tls=tls, loopback=repository.is_loopback) as transport:
         headers = {"Authorization": header} if header else {}
         response = transport.send("GET", repository.url.rstrip("/") + _QUERY, headers, leaves=False)
         return (response.follow() if response.is_redirect else "") or response.url

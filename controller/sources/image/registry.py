@@ -40,7 +40,7 @@ from rukpak.controller.sources.image.reference import (
     is_wildcard,
     parse_reference,
 )
-from rukpak.controller.sources.transport import PlainServerError, Response, StatusError, Transport
+from rukpak.controller.sources.transport import PlainServerError, Response, StatusError, TLSSettings, Transport
 from rukpak.controller.sources.trust import certificates_of, check_secure, client_certificate_of
 from rukpak.controller.sources.versions import Check, proceed
 
@@ -101,11 +101,9 @@ def connected(
         keys = client_certificate_of(access, origin_of(f"https://{endpoint.host}"), plain=False, verify=verify)
     with Transport(
         replace(access, path=subject),
-        certificate_data=certificates,
-        verify=verify,
+        tls=TLSSettings(certificate_data=certificates, verify=verify, keys=keys),
         loopback=endpoint.is_loopback,
         detour=detour,
-        keys=keys,
     ) as transport:
         login = Login(transport, endpoint, access, verify=verify)
         if login.has_credentials:

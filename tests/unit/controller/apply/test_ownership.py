@@ -185,16 +185,16 @@ def test_which_objects_pass(case: Passing, protection: str) -> None:
     assert (found.situation, found.handed_to) == (case.expect, case.handed_to)
 
 
-def _message(hand_over: HandOver) -> str:
+def _problem(hand_over: HandOver) -> str:
     return judge(
         THEIRS, OWNER, exists=lambda *_: True, collision_protection="None", carries_reference=True, hand_over=hand_over
-    ).message
+    ).problem
 
 
 def test_a_refused_hand_over_says_what_to_do() -> None:
-    assert _message(RUNNING) == 'ConfigMap shop/settings: belongs to BundleDeployment "bar", which must be paused'
-    assert _message(TAKEN) == (
-        'ConfigMap shop/settings: was handed over to BundleDeployment "bar"; remove it from this bundle or delete this '
+    assert _problem(RUNNING) == 'belongs to BundleDeployment "bar", which must be paused'
+    assert _problem(TAKEN) == (
+        'was handed over to BundleDeployment "bar"; remove it from this bundle or delete this '
         'BundleDeployment, or to take it back, pause BundleDeployment "bar" and name it in spec.takeOver'
     )
 
@@ -259,18 +259,16 @@ def test_another_controller_reference_has_to_go_before_ours_is_applied() -> None
 
 
 def test_a_collision_says_whose_the_object_is_and_what_to_do() -> None:
-    assert _judge(CONTROLLED).message == (
-        'ConfigMap shop/settings: already exists and belongs to ReplicaSet "web"; '
-        "remove it there, or set spec.collisionProtection to None"
+    assert _judge(CONTROLLED).problem == (
+        'already exists and belongs to ReplicaSet "web"; remove it there, or set spec.collisionProtection to None'
     )
     for record in (THEIRS, replace(THEIRS, **NO_CONTROLLER)):
-        assert _judge(record).message == (
-            'ConfigMap shop/settings: already exists and belongs to BundleDeployment "bar"; '
+        assert _judge(record).problem == (
+            'already exists and belongs to BundleDeployment "bar"; '
             "remove it from one of the two bundles, or hand it over: pause bar and name it in spec.takeOver"
         )
-    assert _judge(NOBODYS).message == (
-        "ConfigMap shop/settings: already exists; "
-        "set spec.collisionProtection to IfNoController to adopt it, or delete it"
+    assert _judge(NOBODYS).problem == (
+        "already exists; set spec.collisionProtection to IfNoController to adopt it, or delete it"
     )
 
 

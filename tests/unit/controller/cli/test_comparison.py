@@ -160,7 +160,7 @@ def test_creation_and_deletion_are_whole_files() -> None:
 
 def test_what_has_no_diff_is_listed_in_the_summary() -> None:
     value = comparison(
-        difference(Change.REFUSED, note="ConfigMap shop/a: already exists"),
+        difference(Change.REFUSED, note="already exists"),
         difference(Change.KEPT, config_map("kept"), note="it stays"),
         hooks=[difference(Change.HOOK, config_map("h"), config_map("h"), hook="pre-upgrade")],
         problems=["a definition is unsafe"],

@@ -12,7 +12,6 @@ import pytest
 
 from rukpak.api.v1alpha2.reading import try_to_read
 from rukpak.controller.apply.ownership import make_body
-from rukpak.controller.apply.targets import make_targets
 from rukpak.controller.building.revision import Revision, Terms
 from rukpak.controller.cli import diff, main
 from rukpak.controller.kube.errors import ApiError
@@ -109,8 +108,7 @@ def compare(cluster: FakeCluster) -> Difference:
     terms = Terms(inputs="", install_namespace="shop")
     revision = Revision(digest="sha256:aa", objects=(config_map("blue"),), terms=terms)
     reviewed = Reviewed(deployment=DEPLOYMENT, revision=revision, client=cluster.client)
-    targets = make_targets(revision, OWNER, orphan=False, is_namespaced=lambda kind: kind.kind != "Namespace")
-    dry_run = DryRun(reviewed, cluster.discovery, targets, None)
+    dry_run = DryRun(reviewed, cluster.discovery, None)
     objects, _ = dry_run.compare(lambda _done, _all: None)
     return next(each for each in objects if each.key.kind == "ConfigMap")
 

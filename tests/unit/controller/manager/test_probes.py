@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from rukpak.controller.kube.errors import ApiError
-from rukpak.controller.manager.probes import SILENT_SECONDS, STUCK_SECONDS, Activity, Probes
+from rukpak.controller.manager.probes import SILENT_SECONDS, STUCK_SECONDS, Activity, Probes, ServerProbe
 
 GONE = ApiError(0, "Unreachable", "it did not answer")
 
@@ -38,13 +38,12 @@ class Process:
             "watches": SimpleNamespace(
                 stuck=lambda: self.hanging, unsynced=lambda: self.unknown, last_error=self.watch_error
             ),
-            "workers": SimpleNamespace(dead=lambda: self.dead),
-            "queue": lambda: SimpleNamespace(longest_seconds=self.longest),
+            "workers": SimpleNamespace(dead=lambda: self.dead, longest_seconds=self.longest),
             "election": SimpleNamespace(alive=self.election, last_error=self.lease_error) if self.elects else None,
-            "activity": SimpleNamespace(idle_seconds=self.idle, unanswered_seconds=self.unanswered),
-            "client": SimpleNamespace(request=request),
         }
-        return Probes(**parts)
+        activity: Any = SimpleNamespace(idle_seconds=self.idle, unanswered_seconds=self.unanswered)
+        client: Any = SimpleNamespace(request=request)
+        return Probes(**parts, server=ServerProbe(activity, client))
 
 
 class Case(NamedTuple):

@@ -19,6 +19,7 @@ from rukpak.controller.manager.certificate import Certificate
 from rukpak.controller.manager.serving import (
     METRICS,
     PROBES,
+    Address,
     ConnectionLimits,
     ListenError,
     Protection,
@@ -52,14 +53,14 @@ def serving(
     routes: Mapping[str, Route] = ROUTES,
 ) -> Iterator[Server]:
     server = Server(
-        "--metrics-address",
-        ("127.0.0.1", 0),
+        Address("--metrics-address", "127.0.0.1", 0),
         routes,
-        limits=limits,
-        supervisor=Supervisor(),
-        protection=Protection(
-            context=certificate.context if certificate else None, review=review if is_reviewed else None
+        Protection(
+            context=certificate.context if certificate else None,
+            review=review if is_reviewed else None,
+            limits=limits,
         ),
+        Supervisor(),
     )
     server.start()
     yield server
@@ -132,12 +133,12 @@ def test_a_port_in_use_is_named() -> None:
         serving() as server,
         pytest.raises(ListenError, match=rf"--probe-address 127.0.0.1:{server.port}: the port is in use; choose"),
     ):
-        Server("--probe-address", ("127.0.0.1", server.port), ROUTES, limits=PROBES, supervisor=Supervisor())
+        Server(Address("--probe-address", "127.0.0.1", server.port), ROUTES, Protection(limits=PROBES), Supervisor())
 
 
 def test_an_address_of_somebody_else_is_named() -> None:
     with pytest.raises(ListenError, match=r"--probe-address 192\.0\.2\.1:0: Cannot assign"):
-        Server("--probe-address", ("192.0.2.1", 0), ROUTES, limits=PROBES, supervisor=Supervisor())
+        Server(Address("--probe-address", "192.0.2.1", 0), ROUTES, Protection(limits=PROBES), Supervisor())
 
 
 @pytest.mark.parametrize(("host", "shown"), [("127.0.0.1", "http://127.0.0.1:"), ("::1", "http://[::1]:")])
@@ -149,7 +150,7 @@ def test_an_address_of_either_family_is_listened_to_and_told(
         socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
     except OSError as error:
         pytest.skip(f"this machine has no {host}: {error}")
-    server = Server("--probe-address", (host, 0), ROUTES, limits=PROBES, supervisor=Supervisor())
+    server = Server(Address("--probe-address", host, 0), ROUTES, Protection(limits=PROBES), Supervisor())
     server.start()
     try:
         socket.create_connection((host, server.port), timeout=60).close()
@@ -159,7 +160,7 @@ def test_an_address_of_either_family_is_listened_to_and_told(
 
 
 def test_every_address_is_every_address() -> None:
-    server = Server("--metrics-address", ("", 0), ROUTES, limits=METRICS, supervisor=Supervisor())
+    server = Server(Address("--metrics-address", "", 0), ROUTES, Protection(limits=METRICS), Supervisor())
     server.start()
     assert get(server, "/metrics") == "200 up 1"
     server.stop()

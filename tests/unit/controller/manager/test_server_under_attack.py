@@ -18,7 +18,16 @@ import trustme
 from rukpak.controller.manager import serving as connection_module
 from rukpak.controller.manager import serving as module
 from rukpak.controller.manager.certificate import Certificate
-from rukpak.controller.manager.serving import HEAD_BYTES, METRICS, PROBES, ConnectionLimits, Protection, Reply, Server
+from rukpak.controller.manager.serving import (
+    HEAD_BYTES,
+    METRICS,
+    PROBES,
+    Address,
+    ConnectionLimits,
+    Protection,
+    Reply,
+    Server,
+)
 from rukpak.controller.playground.waiting import wait_for
 from rukpak.controller.processes.supervision import Kind, Supervisor
 
@@ -43,12 +52,10 @@ class Attack:
     def serve(self, context: Callable[[], ssl.SSLContext] | None = None, limits: ConnectionLimits = PROBES) -> Server:
         supervisor = Supervisor(self.died.append, sleep=lambda _: None)
         made = Server(
-            "--probe-address",
-            ("127.0.0.1", 0),
+            Address("--probe-address", "127.0.0.1", 0),
             ROUTES,
-            limits=limits,
-            supervisor=supervisor,
-            protection=Protection(context=context),
+            Protection(context=context, limits=limits),
+            supervisor,
         )
         made.start()
         self.stack.callback(made.stop)

@@ -7,7 +7,8 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from operator import attrgetter
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import NamedTuple, cast
 
 import pytest
 
@@ -17,6 +18,7 @@ from rukpak.controller.manager.queue import WorkQueue
 from rukpak.controller.manager.workers import Workers
 from rukpak.controller.processes.supervision import Kind, Supervisor
 from rukpak.controller.reconcile.context import NEVER, Requeue
+from rukpak.controller.reconcile.reconciler import Reconciler
 
 SECONDS = 60.0
 REFUSAL = ApiError(503, "ServiceUnavailable", "overloaded", retry_after=17)
@@ -26,8 +28,8 @@ SILENCE = ApiError(0, "Unreachable", "no answer")
 class NotedQueue(WorkQueue):
     """A queue that notes what becomes of a name after its pass."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, workers: int = 1) -> None:
+        super().__init__(workers=workers)
         self.noted: list[tuple[str, float]] = []
         self.through: queue.Queue[str] = queue.Queue()
 
@@ -47,8 +49,8 @@ class NotedQueue(WorkQueue):
 
 
 @pytest.fixture
-def names() -> Iterator[NotedQueue]:
-    made = NotedQueue()
+def names(request: pytest.FixtureRequest) -> Iterator[NotedQueue]:
+    made = NotedQueue(getattr(request, "param", 1))
     yield made
     made.close()
 
@@ -57,13 +59,16 @@ def ignore(_name: str, _bug: BaseException) -> None:
     pass
 
 
+def reconciler(
+    reconcile: Callable[[str], Requeue] = lambda _: NEVER, report: Callable[[str, BaseException], None] = ignore
+) -> Reconciler:
+    return cast("Reconciler", SimpleNamespace(reconcile=reconcile, report_bug=report))
+
+
 def work(
-    names: NotedQueue,
-    reconcile: Callable[[str], Requeue],
-    count: int = 1,
-    report: Callable[[str, BaseException], None] = ignore,
+    names: NotedQueue, reconcile: Callable[[str], Requeue], report: Callable[[str, BaseException], None] = ignore
 ) -> Workers:
-    workers = Workers(names, reconcile, count, supervisor=Supervisor(sleep=lambda _: None), report=report)
+    workers = Workers(names, reconciler(reconcile, report), Supervisor(sleep=lambda _: None))
     workers.start()
     return workers
 
@@ -176,6 +181,7 @@ def test_each_pass_has_an_id_of_its_own(names: NotedQueue) -> None:
     assert len(set(seen)) == 2
 
 
+@pytest.mark.parametrize("names", [4], indirect=True, ids=["of which a tenant gets half"])
 def test_passes_of_two_bundle_deployments_run_at_the_same_time(names: NotedQueue) -> None:
     meeting = threading.Barrier(2)
 
@@ -183,7 +189,7 @@ def test_passes_of_two_bundle_deployments_run_at_the_same_time(names: NotedQueue
         meeting.wait(SECONDS)
         return NEVER
 
-    work(names, reconcile, count=2)
+    work(names, reconcile)
     names.add("a")
     names.add("b")
     assert {names.through.get(timeout=SECONDS) for _ in range(2)} == {"a", "b"}
@@ -230,7 +236,7 @@ def test_a_worker_that_dies_is_replaced_and_its_name_is_kept(names: NotedQueue) 
             raise failures.pop()
 
     supervisor = Supervisor(died.append, sleep=lambda _: None)
-    workers = Workers(names, lambda _: NEVER, 1, supervisor=supervisor, report=ignore, on_pass=on_pass)
+    workers = Workers(names, reconciler(), supervisor, on_pass)
     workers.start()
     for _ in range(2):
         names.add("shop")
@@ -238,10 +244,11 @@ def test_a_worker_that_dies_is_replaced_and_its_name_is_kept(names: NotedQueue) 
     assert (names.noted, died, workers.dead()) == ([("retry", 0), ("forget", 0)], [Kind.WORKER], [])
 
 
+@pytest.mark.parametrize("names", [2], indirect=True)
 def test_a_worker_that_has_not_begun_is_not_one_that_ended(names: NotedQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a probe said that came while the threads were started."""
     seen: list[list[str]] = []
-    workers = Workers(names, lambda _: NEVER, 2, supervisor=Supervisor(), report=ignore)
+    workers = Workers(names, reconciler(), Supervisor())
     start = threading.Thread.start
 
     def probed(thread: threading.Thread) -> None:

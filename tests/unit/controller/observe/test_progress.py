@@ -264,8 +264,8 @@ def test_an_unchanged_health_asks_for_nothing(tracker: Tracker) -> None:
 # why
 
 
-IMMUTABLE = BundleError(Reason.IMMUTABLE, "Deployment shop/web: spec.selector: field is immutable")
-COLLISION = BundleError(Reason.COLLISION, "Deployment shop/web: has another owner")
+IMMUTABLE = BundleError(Reason.IMMUTABLE, "spec.selector: field is immutable", place="Deployment shop/web")
+COLLISION = BundleError(Reason.COLLISION, "has another owner", place="Deployment shop/web")
 CRASHING = Verdict(State.FAILED, "CrashLoopBackOff", 'container "main"')
 PULLING = Verdict(State.PROGRESSING, "ImagePullBackOff", 'container "main"')
 
@@ -295,7 +295,7 @@ def test_what_is_missing_is_kept_back_like_any_fall_since_a_repair_brings_it_bac
     assert tracker.see(None).shown.message == "Deployment shop/web: Missing: not found on the cluster"
 
 
-WAITS = BundleError(Reason.NAMESPACE_TERMINATING, "Deployment shop/web: its namespace is being deleted")
+WAITS = BundleError(Reason.NAMESPACE_TERMINATING, "its namespace is being deleted", place="Deployment shop/web")
 LOST = [
     pytest.param(None, {"recreates": False}, Reason.PROGRESSING, id="missing, and nobody creates it again"),
     pytest.param(None, {"refusals": {WEB: WAITS}}, Reason.PROGRESSING, id="missing and refused"),

@@ -11,6 +11,7 @@ from rukpak.api import names
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.building.revision import Revision, Terms
+from rukpak.controller.observe.following import Topic
 from rukpak.controller.reconcile import stored
 from rukpak.controller.reconcile.context import requested_at
 from rukpak.controller.reconcile.finding import QUEUED, RESOLVING, Wanted, find_wanted, poll_sources
@@ -33,7 +34,7 @@ class Search(World):
 
     def __init__(self) -> None:
         super().__init__()
-        self.known = Memory(uid="uid-shop", retries=self.services.retries())
+        self.known = Memory(uid="uid-shop", retries=self.make_retries())
         for tag in ("v1", "v2"):
             self.shelf.put(tag, config_map(tag))
 
@@ -139,10 +140,10 @@ def test_what_sources_fail_for_is_looked_at_when_they_have_been_asked(search: Se
     search.background.busy = True
     for _ in range(2):
         search.reconcile()
-    assert search.access.looked == 0
+    assert Topic.SOURCES not in search.follower.topics()
     search.background.busy = False
     search.reconcile()
-    assert search.access.looked > 0
+    assert Topic.SOURCES in search.follower.topics()
 
 
 def test_what_is_installed_is_read_and_not_made(search: Search) -> None:

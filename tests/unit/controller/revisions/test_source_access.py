@@ -15,7 +15,7 @@ from rukpak.api.v1alpha2.types import BundleDeployment, Source
 from rukpak.controller.observe.following import ObjectFollower, ObjectReference, Topic
 from rukpak.controller.revisions.accounts import Seen
 from rukpak.controller.revisions.quarantine import Quarantine, subject_of
-from rukpak.controller.revisions.source_access import SecretReader, SourceAccess, SourceProgress
+from rukpak.controller.revisions.source_access import SecretReader, SourceAccess, SourceProgress, watch_secrets
 from rukpak.controller.sharing import Admission
 from tests.support.clock import Clock
 from tests.support.deployments import deployment
@@ -108,22 +108,22 @@ class Follower:
         self.wanted[name] = secrets
 
 
-def make_access(follower: Follower, woken: list[str]) -> SourceAccess:
-    reader, following = cast("SecretReader", Reader()), cast("ObjectFollower", follower)
-    return SourceAccess(reader, following, woken.append, Admission(1 << 30), Quarantine(lambda: None, ""))
+def make_access(woken: list[str]) -> SourceAccess:
+    reader = cast("SecretReader", Reader())
+    return SourceAccess(reader, woken.append, Admission(1 << 30), Quarantine(lambda: None, ""))
 
 
 def test_a_source_gets_credentials_and_what_it_fails_with_is_watched() -> None:
     follower, progress = Follower(), SourceProgress()
-    access, asked = make_access(follower, []), deployment()
+    access, asked, following = make_access([]), deployment(), cast("ObjectFollower", follower)
     build_context = access.build_context(asked, progress)
     found = build_context.credentials(0, asked.spec.sources[0])
     build_context.ended(0, BundleError(Reason.UNAUTHORIZED, "x"))
-    access.watch_secrets("shop", (progress, SourceProgress()))
+    watch_secrets(following, "shop", (progress, SourceProgress()))
     assert found is not None
     assert found.username == "shop"
     assert follower.wanted == {"shop": {LOGIN: "7"}}
-    access.watch_secrets("shop", ())
+    watch_secrets(following, "shop", ())
     assert follower.wanted == {"shop": {}}
 
 
@@ -131,15 +131,14 @@ def test_a_suspect_of_a_crash_is_rendered_while_nothing_else_holds_memory(tmp_pa
     asked, admission = deployment(), Admission(1 << 30)
     with Quarantine(lambda: tmp_path, "").guard(subject_of(asked)):
         quarantine = Quarantine(lambda: tmp_path, "")  # the process before this one died in the block
-    reader, follower = cast("SecretReader", Reader()), cast("ObjectFollower", Follower())
-    access = SourceAccess(reader, follower, list[str]().append, admission, quarantine)
+    access = SourceAccess(cast("SecretReader", Reader()), list[str]().append, admission, quarantine)
     with access.build_context(asked, SourceProgress()).room(MEBIBYTE, threading.Event()):
         assert admission.held == admission.total
 
 
 def test_a_pass_is_asked_for_only_when_there_is_something_to_tell() -> None:
     clock, woken = Clock(), list[str]()
-    build_context = make_access(Follower(), woken).build_context(deployment(), SourceProgress(clock=clock))
+    build_context = make_access(woken).build_context(deployment(), SourceProgress(clock=clock))
     for _ in range(12):
         clock.now += 1
         build_context.progress(0, MEBIBYTE, 0)

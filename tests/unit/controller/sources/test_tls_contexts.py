@@ -18,7 +18,7 @@ from rukpak.api.plugins import Access
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.sources import transport, trust
 from rukpak.controller.sources.image.source import ImageSource
-from rukpak.controller.sources.transport import Transport
+from rukpak.controller.sources.transport import TLSSettings, Transport
 from rukpak.controller.sources.trust import TLSContexts
 from tests.support.archives import tarball
 from tests.support.faulty_registry import FaultyRegistry
@@ -205,7 +205,7 @@ def plain() -> Iterator[FaultyRegistry]:
 
 
 def get(registry: FaultyRegistry, access: Access, scheme: str = "https", **trusted: Any) -> bytes:
-    with Transport(access, loopback=True, **trusted) as opened:
+    with Transport(access, tls=TLSSettings(**trusted), loopback=True) as opened:
         return opened.send("GET", f"{scheme}://{registry.host}/v2/blobs/x", {}).read_all(100)
 
 

@@ -35,7 +35,7 @@ from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.certificates import EXPIRED, NOT_YET_VALID
 from rukpak.controller.sources import pace
 from rukpak.controller.sources import transport as connections
-from rukpak.controller.sources.transport import LIBRARY_ERRORS, Transport, translate
+from rukpak.controller.sources.transport import LIBRARY_ERRORS, TLSSettings, Transport, translate
 from tests.support.clock import Clock
 from tests.support.faulty_registry import Faults, FaultyRegistry
 from tests.support.web_servers import FaultyServer
@@ -50,10 +50,8 @@ def registry() -> Iterator[FaultyRegistry]:
         yield registry
 
 
-def get(
-    registry: FaultyRegistry, access: Access, *, limit: int = 1000, scheme: str = "http", **options: object
-) -> bytes:
-    with Transport(access, loopback=True, **options) as transport:  # type: ignore[arg-type]
+def get(registry: FaultyRegistry, access: Access, *, limit: int = 1000, scheme: str = "http", **trusted: Any) -> bytes:
+    with Transport(access, tls=TLSSettings(**trusted), loopback=True) as transport:
         return transport.send("GET", f"{scheme}://{registry.host}/v2/blobs/x", {}).read_all(limit)
 
 
