@@ -25,13 +25,23 @@ import math
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any, Generic
 
 from rukpak.api.bounds import clamp_wait
-from rukpak.controller.kube.cache import Cache, Change, Continuity, Key, RecordT, Trace, key_of, make_trace
+from rukpak.controller.kube.cache import (
+    Cache,
+    Change,
+    Continuity,
+    IndexFunctions,
+    Key,
+    RecordT,
+    Trace,
+    key_of,
+    make_trace,
+)
 from rukpak.controller.kube.client import DEFAULT_TIMEOUT, PAGE_ITEMS, Client, LineStream, Page
 from rukpak.controller.kube.encoding import JSON, METADATA, decode
 from rukpak.controller.kube.errors import UNREACHABLE, ApiError, status_error
@@ -246,7 +256,7 @@ class Reflector(Generic[RecordT]):
         label_selector: selects objects by label.
         field_selector: selects objects by field.
         metadata: whether to request PartialObjectMetadata.
-        group_of: returns the group of a record for `records_of`, which namespace and name determine.
+        functions: of the indexes; see `index`.
         on_change: gets (old, new) on the thread of the reflector; keep it short. It reports the history of the watch:
             a learned record only once the watch confirms it, with `old` as last reported.
         on_synced: called on that thread when the first list is complete, and each list that `refresh` requires.
@@ -263,7 +273,7 @@ class Reflector(Generic[RecordT]):
         label_selector: str = "",
         field_selector: str = "",
         metadata: bool = False,
-        group_of: Callable[[RecordT], str] | None = None,
+        functions: IndexFunctions[RecordT] | None = None,
         on_change: Callable[[RecordT | None, RecordT | None], None] = lambda old, new: None,  # noqa: ARG005
         on_synced: Callable[[], None] = lambda: None,
         on_failed: Callable[[], None] = lambda: None,
@@ -279,7 +289,7 @@ class Reflector(Generic[RecordT]):
         self._client = client
         self._relist_seconds = client.relist_seconds
         self._pace = pace
-        self._cache: Cache[RecordT] = Cache(group_of)
+        self._cache: Cache[RecordT] = Cache(functions)
         self._version = ""
         self._relist_at = 0.0
         self._ends_at = 0.0
@@ -371,9 +381,9 @@ class Reflector(Generic[RecordT]):
         """Return all records, in no order."""
         return self._cache.records()
 
-    def records_of(self, group: str) -> list[RecordT]:
-        """Return the records of a group, in no order."""
-        return self._cache.records_of(group)
+    def index(self, name: str, by: Hashable) -> list[RecordT]:
+        """Return the records that are found by something in an index, in no order."""
+        return self._cache.index(name, by)
 
     def learn(self, record: RecordT) -> None:
         """Keep the record of a reply to a write if it is newer. The object must match the selectors."""

@@ -98,7 +98,7 @@ def assemble(settings: Settings) -> Manager:
     client, metrics, policy = process.client, process.metrics, settings.accounts()
 
     def _share(name: str) -> str:
-        found = services.watches.outline(name)
+        found = services.watches.deployments.outline(name)
         return share_of(policy.complete(found)) if found else ""  # deleted or unreadable: done quickly
 
     queue = WorkQueue(workers=settings.workers, share=_share, on_waited=metrics.waited, on_worked=metrics.worked)
@@ -252,7 +252,7 @@ def _make_services(
         follower=follower,
         explainer=Explainer(client, dispatcher.health_explained),
         dependencies=DependencyReader(client, discovery, watches),
-        writer=StatusWriter(client, watches, events),
+        writer=StatusWriter(client, watches.deployments, events),
         observer=process.metrics,
         abandoned=sweeper.request,
         now=lambda: datetime.now(UTC).replace(microsecond=0),
@@ -286,11 +286,11 @@ def _watch_revisions(process: _Process, watches: Watches, dispatcher: Dispatcher
                 dispatcher.deployment_changed(name)
 
     def _damaged(name: str) -> None:
-        found = watches.outline(name)
+        found = watches.deployments.outline(name)
         _reconcile_damaged([found] if found else [])
 
     secrets = RevisionSecrets(
-        process.client, process.settings.namespace, _damaged, lambda: _reconcile_damaged(watches.outlines())
+        process.client, process.settings.namespace, _damaged, lambda: _reconcile_damaged(watches.deployments.outlines())
     )
     watches.include(secrets.reflector)
     return secrets
@@ -319,7 +319,7 @@ def _measure(process: _Process, services: Services, queue: WorkQueue, elected: t
             queue=queue.stats,
             workers=settings.workers,
             leading=elected.is_set,
-            deployments=services.watches.outlines,
+            deployments=services.watches.deployments.outlines,
             store_bytes=process.store.bytes_used,
             preparations=services.background.counts,
             version=version("rukpak"),

@@ -23,7 +23,7 @@ from rukpak.controller.kube.resources import NAMESPACES, GroupVersionKind, Resou
 from rukpak.controller.kube.shard import DEFAULT_SHARD, Shard
 from rukpak.controller.kube.watch import Reflector
 from rukpak.controller.observe.definitions import Definition, Definitions, StorageClasses
-from rukpak.controller.observe.deployments import SeenDeployment, SeenDeployments, is_damaged, needs_pass, usable
+from rukpak.controller.observe.deployments import SeenDeployment, SeenDeployments, is_damaged, needs_pass
 from rukpak.controller.observe.evaluation import Evaluator
 from rukpak.controller.observe.health.verdict import Verdict
 from rukpak.controller.observe.kinds import (
@@ -36,15 +36,6 @@ from rukpak.controller.observe.kinds import (
     group_kind_of,
 )
 from rukpak.controller.observe.records import Look, ObjectKey, Record
-from rukpak.controller.observe.relations import (
-    DEPENDENTS,
-    TAKERS,
-    Dependency,
-    Relations,
-    RelationsIndexer,
-    dependency_of,
-    party_of,
-)
 from rukpak.controller.sharing import share_of
 
 API_SERVICES = Resource("apiregistration.k8s.io", "v1", "APIService", "apiservices", namespaced=False)
@@ -62,12 +53,11 @@ class Watches:
         *,
         share: Callable[[BundleDeployment], str] = share_of,
     ) -> None:
-        self._discovery, self._listener, self.shard = discovery, listener, shard
+        self._discovery, self._listener = discovery, listener
         self.evaluator = Evaluator()
         self.history = 0
         """How often `refresh` was called: what was read before does not count any more."""
-        self._relations = RelationsIndexer()
-        self._deployments = SeenDeployments(client, self._deployment_changed, self._deployments_synced, shard)
+        self.deployments = SeenDeployments(client, self._deployment_changed, self._deployments_synced, shard)
         self._definitions = Definitions(client, self._definition_changed, self._definitions_settled)
         self._classes = StorageClasses(client, self._classes_changed, self._classes_settled)
         self._namespaces = _watch_changes(client, NAMESPACES, lambda _old, _new: listener.cluster_changed())
@@ -77,7 +67,7 @@ class Watches:
         ]
         self._registry = Registry()
         self.served = ServedKinds(discovery, self._definitions)
-        self._projection = Projection(self._deployments, self._definitions, self._classes)
+        self._projection = Projection(self.deployments, self._definitions, self._classes)
         self._kinds = ManagedKinds(
             client,
             self._registry,
@@ -85,8 +75,8 @@ class Watches:
             projection=self._projection,
             listener=listener,
             evaluate=self.evaluator.evaluate,
-            share=lambda name: share(found) if (found := self.outline(name)) else "",
-            is_foreign=self._deployments.is_foreign,
+            share=lambda name: share(found) if (found := self.deployments.outline(name)) else "",
+            is_foreign=self.deployments.is_foreign,
         )
 
     def include(self, reflector: Reflector[Any]) -> None:
@@ -95,7 +85,7 @@ class Watches:
 
     def start(self) -> None:
         """Start to watch; returns immediately."""
-        self._deployments.reflector.start()
+        self.deployments.reflector.start()
         self._definitions.reflector.start()
         for reflector in self._others:
             reflector.start()
@@ -108,7 +98,7 @@ class Watches:
         self.evaluator.stop()
 
     def _reflectors(self) -> list[Reflector[Any]]:
-        single = (self._deployments.reflector, self._definitions.reflector, self._classes.reflector)
+        single = (self.deployments.reflector, self._definitions.reflector, self._classes.reflector)
         return [*single, *self._others, *self._registry.reflectors()]
 
     def stuck(self) -> list[str]:
@@ -119,90 +109,8 @@ class Watches:
         """Return the paths of the collections that are not synced yet, with the error if there is one."""
         missing = [reflector for reflector in self._reflectors() if reflector.started and not reflector.synced]
         # What is forbidden or not served delays nothing, except BundleDeployments: without these there is no work.
-        waiting = [each for each in missing if not each.denied or each is self._deployments.reflector]
+        waiting = [each for each in missing if not each.denied or each is self.deployments.reflector]
         return [f"{each.path}{f' ({each.last_error})' if each.last_error else ''}" for each in waiting]
-
-    # BundleDeployments
-
-    @property
-    def last_error(self) -> ApiError | None:
-        """The failure of the last attempt to follow them; None if it succeeded."""
-        return self._deployments.reflector.last_error
-
-    @property
-    def synced(self) -> bool:
-        """Whether all BundleDeployments are known."""
-        return self._deployments.reflector.synced
-
-    def deployment(self, name: str) -> BundleDeployment | None:
-        """Return the latest known state of a BundleDeployment of the shard.
-
-        None if it does not exist, has moved to another shard, or cannot be read.
-        """
-        seen = self._deployments.get(name)
-        return seen.deployment if seen and seen.served else None
-
-    def outline(self, name: str) -> BundleDeployment | None:
-        """Return a BundleDeployment of any shard, with the status on the cluster; for frequent use.
-
-        Without `config` and parameters if it is large or of another shard. None if it does not exist or cannot be read.
-        """
-        seen = self._deployments.get(name)
-        return seen.outline if seen else None
-
-    def outlines(self) -> list[BundleDeployment]:
-        """Return the outlines of all BundleDeployments of the shard that can be read, in no order."""
-        return [seen.outline for seen in self._deployments.served() if seen.outline]
-
-    def deployment_names(self) -> set[str]:
-        """Return the names of all BundleDeployments of the shard, including unreadable ones."""
-        return {seen.name for seen in self._deployments.served()}
-
-    def exists(self, name: str, uid: str) -> bool:
-        """Return whether a BundleDeployment with this name and UID exists, of whatever shard."""
-        seen = self._deployments.get(name)
-        return seen is not None and seen.uid == uid
-
-    def dependency(self, name: str) -> Dependency | None:
-        """Return what others need to know of a BundleDeployment of any shard; None if it does not exist."""
-        seen = self._deployments.get(name)
-        if seen is None:
-            return None
-        if seen.outline is None:
-            return Dependency((), "cannot be read")
-        return dependency_of(usable(seen.outline))
-
-    def dependents(self, name: str) -> list[str]:
-        """Return the names of the BundleDeployments that depend on one and stay, in order."""
-        known = {each: self.outline(each) for each in self._relations.index(DEPENDENTS, name)}
-        return [each for each, found in known.items() if not (found and found.metadata.deletion_timestamp)]
-
-    def takers(self, name: str) -> list[str]:
-        """Return the names of the BundleDeployments that take over objects of one, in order."""
-        return self._relations.index(TAKERS, name)
-
-    def was_orphaned(self, name: str, uid: str) -> bool:
-        """Return whether a BundleDeployment was deleted with `--cascade=orphan`, as far as its watch has shown."""
-        return self._deployments.was_orphaned(name, uid)
-
-    def learn_deployment(self, manifest: Mapping[str, Any], sent: float | None = None) -> None:
-        """Learn a BundleDeployment from the reply to a write of ours, sent at this time (`time.monotonic`)."""
-        self._deployments.learn(manifest, sent)
-
-    def confirm(self, name: str, seconds: float) -> BundleDeployment | None:
-        """Return the outline of a BundleDeployment as the API server had it so many seconds ago at most.
-
-        It is read, unless the reply to a write is as new.
-
-        Raises: ApiError.
-        """
-        self._deployments.confirm(name, seconds)
-        seen = self._deployments.get(name)
-        return usable(seen.outline) if seen and seen.outline else None
-
-    def learn_deployment_gone(self, name: str, uid: str) -> None:
-        """Learn from the reply to a write of ours that a BundleDeployment is gone."""
-        self._deployments.learn_gone(name, uid)
 
     def refresh(self) -> None:
         """List everything again: the cluster is in another state than known. `synced` is false until then.
@@ -298,7 +206,7 @@ class Watches:
     # events of the watches
 
     def _deployments_synced(self) -> None:
-        for name in self.deployment_names():
+        for name in self.deployments.names():
             self._listener.deployment_changed(name)
 
     def _deployment_changed(self, old: SeenDeployment | None, new: SeenDeployment | None) -> None:
@@ -306,23 +214,18 @@ class Watches:
             self._kinds.withdraw(old.name)
         if new and new.served and new.outline:
             self._prepare(new.outline)
-            self._kinds.checks_changed(new.name, self._deployments.changed_checks(old, new))
-        concerned = self._learn_relations(seen.name) if (seen := new or old) else set()
-        if new and not self.synced:
-            return  # it gets a pass with all others, once they are known
-        for name in concerned:
-            if not self._deployments.is_foreign(name):
-                self._listener.deployment_changed(name)
-        is_ours = any(each and each.served for each in (old, new))
-        if seen and is_ours and (needs_pass(old, new) or self._is_damaged(seen.name)):
-            self._listener.deployment_changed(seen.name)
-
-    def _learn_relations(self, name: str) -> set[str]:
-        seen = self._deployments.get(name)
-        dependents, parties = self._relations.put(name, _relations_of(seen) if seen else None)
+            self._kinds.checks_changed(new.name, self.deployments.changed_checks(old, new))
+        dependents, parties = self.deployments.find_concerned(old, new)
         if parties:
             self._listener.cluster_changed()  # what collided may be taken over now
-        return parties | dependents
+        if new and not self.deployments.synced:
+            return  # it gets a pass with all others, once they are known
+        for name in dependents | parties:
+            if not self.deployments.is_foreign(name):
+                self._listener.deployment_changed(name)
+        is_ours = any(each and each.served for each in (old, new))
+        if (seen := new or old) and is_ours and (needs_pass(old, new) or self._is_damaged(seen.name)):
+            self._listener.deployment_changed(seen.name)
 
     def _prepare(self, outline: BundleDeployment) -> None:
         # A standby runs no passes.
@@ -331,7 +234,7 @@ class Watches:
             self._kinds.prepare(outline.metadata.name, recorded)
 
     def _is_damaged(self, name: str) -> bool:
-        seen = self._deployments.get(name)  # a reply to a write of ours may be newer than the event
+        seen = self.deployments.get(name)  # a reply to a write of ours may be newer than the event
         return seen is not None and seen.outline is not None and is_damaged(seen.outline)
 
     def _definition_changed(self, old: Definition | None, new: Definition | None) -> None:
@@ -342,7 +245,7 @@ class Watches:
         self._listener.cluster_changed()
 
     def _definitions_settled(self) -> None:
-        for outline in self.outlines():
+        for outline in self.deployments.outlines():
             self._prepare(outline)
         self._kinds.definitions_settled()
 
@@ -360,16 +263,10 @@ class Watches:
     def _served_kinds_changed(self) -> None:
         # They may be served now.
         self._discovery.invalidate()
-        reflectors: list[Reflector[Any]] = [self._deployments.reflector, *self._registry.reflectors()]
+        reflectors: list[Reflector[Any]] = [self.deployments.reflector, *self._registry.reflectors()]
         for reflector in reflectors:
             if reflector.denied:
                 reflector.wake()
-
-
-def _relations_of(seen: SeenDeployment) -> Relations:
-    if seen.outline is None:
-        return Relations(Dependency((), "cannot be read"), None)
-    return Relations(dependency_of(seen.outline), party_of(seen.outline))
 
 
 def _watch_changes(

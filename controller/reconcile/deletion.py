@@ -77,7 +77,9 @@ def tear_down(context: Context) -> Requeue:
         return NEVER
     _report_dependents(context)
     context.memory.deletion.orphaned |= ORPHAN_FINALIZER in context.metadata.finalizers
-    context.memory.deletion.orphaned |= context.services.watches.was_orphaned(context.name, context.metadata.uid)
+    context.memory.deletion.orphaned |= context.services.watches.deployments.was_orphaned(
+        context.name, context.metadata.uid
+    )
     kinds = sorted({*context.recorded_kinds, *named_kinds(context)})
     if context.services.watches.require(context.name, kinds):
         return UNLISTED
@@ -86,7 +88,7 @@ def tear_down(context: Context) -> Requeue:
 
 def _report_dependents(context: Context) -> None:
     is_announced = context.status.observed_generation == context.metadata.generation
-    if not is_announced and (dependents := context.services.watches.dependents(context.name)):
+    if not is_announced and (dependents := context.services.watches.deployments.dependents(context.name)):
         context.record([note_on_dependents(dependents)])
 
 

@@ -130,8 +130,8 @@ def _run(revision: Revision, event: HookEvent, context: Context) -> BundleError 
     options = replace(
         _options(context, revision, account.user if account else None),
         proceed=lambda: (
-            context.services.watches.synced
-            and (event.is_of_teardown or context.is_same_spec(context.services.watches.outline(name)))
+            context.services.watches.deployments.synced
+            and (event.is_of_teardown or context.is_same_spec(context.services.watches.deployments.outline(name)))
         ),
     )
     return context.services.hook_runner.run(revision, event, options)
@@ -145,7 +145,7 @@ def _options(context: Context, revision: Revision, user: User | None) -> HookOpt
         spec_version=context.spec_version,
         collision_protection=context.spec.collision_protection,
         install_namespace=make_install_namespace(revision),
-        proceed=lambda: context.services.watches.synced,
+        proceed=lambda: context.services.watches.deployments.synced,
         progress=context.memory.hooks,
         retries=context.memory.retries,
         deadline=deadline,

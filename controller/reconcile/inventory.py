@@ -74,7 +74,7 @@ def make_confirmation(context: Context, revision: str) -> Callable[[], None]:
 
     def _confirm() -> None:
         with lock:
-            found = context.services.watches.confirm(context.name, BELIEVED_SECONDS)
+            found = context.services.watches.deployments.confirm(context.name, BELIEVED_SECONDS)
         if found is None or not context.is_same_spec(found) or found.status.revision not in recorded:
             raise OvertakenError(context.name)
 
@@ -310,10 +310,10 @@ def notes_on_strays(context: Context) -> list[Note]:
 
 def find_hand_over(context: Context) -> HandOver:
     """Return the BundleDeployments from which and to which objects may pass."""
-    found = [context.services.watches.outline(each.name) for each in context.spec.take_over]
+    found = [context.services.watches.deployments.outline(each.name) for each in context.spec.take_over]
     return HandOver(
         givers={giver.metadata.name: _describe_giver(context.services, giver) for giver in found if giver},
-        takers=frozenset(context.services.watches.takers(context.name)),
+        takers=frozenset(context.services.watches.deployments.takers(context.name)),
         takes=_takes(context.services, context.name),
     )
 
@@ -321,7 +321,7 @@ def find_hand_over(context: Context) -> HandOver:
 def observe_with_takers(context: Context) -> dict[ObjectKey, Record]:
     """Return the objects with the label of a BundleDeployment, or of one that is known to take from it."""
     found: dict[ObjectKey, Record] = {}
-    for taker in context.services.watches.takers(context.name):
+    for taker in context.services.watches.deployments.takers(context.name):
         found |= context.services.watches.managed(taker)
     return {**found, **context.services.watches.managed(context.name)}
 
@@ -348,7 +348,10 @@ def describe_awaited_takers(context: Context, left: Collection[ObjectKey]) -> st
 
 
 def _all_takers(context: Context) -> Iterator[BundleDeployment]:
-    known = (context.services.watches.outline(name) for name in context.services.watches.takers(context.name))
+    known = (
+        context.services.watches.deployments.outline(name)
+        for name in context.services.watches.deployments.takers(context.name)
+    )
     yield from (each for each in known if each and _still_takes(each))
 
 
@@ -377,7 +380,7 @@ def _describe_giver(services: Services, giver: BundleDeployment) -> Giver:
 
 def _takes(services: Services, name: str) -> Exists:
     def _takes_from(taker: str, uid: str) -> bool:
-        found = services.watches.outline(taker)
+        found = services.watches.deployments.outline(taker)
         givers = {each.name for each in found.spec.take_over} if found else set()
         return found is not None and found.metadata.uid == uid and name in givers
 

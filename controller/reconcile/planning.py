@@ -256,7 +256,7 @@ def _options(context: Context, terms: Terms, targets: TargetSet) -> ApplyOptions
         started=context.status.started_jobs,
         ledger=context.memory.ledger,
         retries=context.memory.retries,
-        exists=context.services.watches.exists,
+        exists=context.services.watches.deployments.exists,
         hand_over=find_hand_over(context),
         withdrawn=frozenset(
             kind
@@ -265,7 +265,8 @@ def _options(context: Context, terms: Terms, targets: TargetSet) -> ApplyOptions
         ),
         crd_upgrade_safety=context.spec.crd_upgrade_safety,
         proceed=lambda: (
-            context.services.watches.synced and context.is_same_spec(context.services.watches.outline(context.name))
+            context.services.watches.deployments.synced
+            and context.is_same_spec(context.services.watches.deployments.outline(context.name))
         ),
         confirm=make_confirmation(context, targets.revision),
         judge=context.memory.health.judge,

@@ -54,9 +54,9 @@ class Reconciler:
         """
         watches = self._services.watches
         history = watches.history
-        if not watches.synced:
+        if not watches.deployments.synced:
             return UNSYNCED
-        deployment = watches.deployment(name)
+        deployment = watches.deployments.find(name)
         if deployment is None:
             return self._forget(name)
         if self._memories.is_another(deployment.metadata):
@@ -127,7 +127,7 @@ class Reconciler:
 
         Raises: ApiError.
         """
-        deployment = self._services.watches.deployment(name)
+        deployment = self._services.watches.deployments.find(name)
         if deployment is not None:
             _report_bug(self._context_of(deployment), bug)
 
@@ -164,7 +164,7 @@ class Reconciler:
         services.accounts.note(name, ())
         services.watches.release(name)
         services.installed.keep(name, None)
-        memory, left = self._memories.drop(name), services.watches.outline(name)
+        memory, left = self._memories.drop(name), services.watches.deployments.outline(name)
         has_moved = memory is not None and left is not None and left.metadata.uid == memory.uid  # to another shard
         if memory and not (memory.torn_down or has_moved):  # a user has removed its finalizer
             services.abandoned()

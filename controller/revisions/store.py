@@ -51,6 +51,8 @@ RETIRED = f"{names.GROUP}/retired"
 MAX_CHUNKS = 32
 SELECTOR = f"type={names.REVISION_SECRET_TYPE}"
 _NAME = re.compile(r"revision\.(?P<name>.+)\.(?P<digest>[0-9a-f]{16})\.(?P<index>[0-9]{1,9})")
+DEPLOYMENT = "deployment"
+"""Index of Secrets by the BundleDeployment that their names tell."""
 BYTES = f"{names.GROUP}/bytes"
 """An annotation of the first Secret of a revision: the size of all."""
 TENANT_BYTES = 64 << 20
@@ -105,7 +107,7 @@ class RevisionSecrets:
             field_selector=SELECTOR,
             metadata=True,
             project=make_stored,
-            group_of=lambda secret: secret.deployment,
+            functions={DEPLOYMENT: lambda secret: (secret.deployment,)},
             on_change=self._changed,
             on_synced=synced,
         )
@@ -117,7 +119,7 @@ class RevisionSecrets:
 
     def all_of(self, name: str) -> list[StoredSecret]:
         """Return the Secrets of a BundleDeployment, and of earlier ones of its name."""
-        return self.reflector.records_of(name)
+        return self.reflector.index(DEPLOYMENT, name)
 
     def get(self, secret_name: str) -> StoredSecret | None:
         """Return a Secret; None if it does not exist."""

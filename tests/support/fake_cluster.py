@@ -333,55 +333,20 @@ class _Acting:
         return send
 
 
-class FakeWatches:
-    """Stands for Watches: sees everything on a FakeCluster immediately."""
+class FakeDeployments:
+    """Stands for SeenDeployments: sees all on a FakeCluster immediately."""
 
     def __init__(self, cluster: FakeCluster) -> None:
         self._cluster = cluster
-        self._owned = OwnedObjects()
-        """What was seen last."""
-        self._lock = threading.Lock()
-        self.unsynced: set[str] = set()
-        """Kinds whose first list is under way."""
-        self.synced = True
-        """Whether the BundleDeployments are listed."""
-        self.history = 0
-        self.needed: dict[str, set[str]] = {}
-        """By BundleDeployment: the kinds that are watched for it."""
-        self.ever_needed: set[str] = set()
-        """The same for all, also after it was dropped."""
-        self.unwatched: set[str] = set()
-        """Kinds that cannot be watched yet, since discovery is behind."""
-        self.failing: set[str] = set()
-        """Kinds whose API group does not answer discovery: their objects are unknown."""
-        self.denied: set[str] = set()
-        """Kinds that the controller may not list: it knows only the objects in `told`."""
-        self.told: dict[ObjectKey, Record] = {}
-        """Known objects of denied kinds."""
-        self.behind: dict[ObjectKey, Record | None] = {}
-        """The outdated record that is still seen of an object."""
-        self.silent: dict[str, Json] = {}
-        """By name, BundleDeployments as a watch still shows them that has been silent since."""
-        self.orphaned: set[str] = set()
-        """The UIDs of BundleDeployments whose finalizer `orphan` was seen."""
-        self.late_namespaces: set[str] = set()
-        """Names of namespaces that exist, and that the watch does not show yet."""
-        self.look_again: float | None = None
-        """Seconds until discovery may report a new kind."""
-        self.evaluator = SimpleNamespace(find_problem=expressions.find_problem, evaluate=expressions.evaluate)
-        self.served = _FakeServedKinds(cluster, self)
         self.shard = DEFAULT_SHARD
+        self.synced = True
+        """Whether they are listed."""
+        self.silent: dict[str, Json] = {}
+        """By name, those that a watch shows as they were: it has been silent since."""
+        self.orphaned: set[str] = set()
+        """The UIDs of those whose finalizer `orphan` was seen."""
 
-    @property
-    def watches(self) -> Watches:
-        """Itself, as the type that is asked for."""
-        return cast("Watches", self)
-
-    def refresh(self) -> None:
-        self.synced = False
-        self.history += 1
-
-    def deployment(self, name: str) -> BundleDeployment | None:
+    def find(self, name: str) -> BundleDeployment | None:
         found = self.outline(name)
         return usable(found) if found and self.shard.serves(found.metadata.labels) else None
 
@@ -397,8 +362,8 @@ class FakeWatches:
         found = self.outline(name)
         return usable(found) if found else None
 
-    def deployment_names(self) -> set[str]:
-        return {value["metadata"]["name"] for value in self._values() if value["kind"] == names.KIND}
+    def names(self) -> set[str]:
+        return {value["metadata"]["name"] for value in self._cluster.objects.values() if value["kind"] == names.KIND}
 
     def exists(self, name: str, uid: str) -> bool:
         deployment = self.outline(name)
@@ -409,21 +374,64 @@ class FakeWatches:
         return dependency_of(usable(found)) if found else None
 
     def dependents(self, name: str) -> list[str]:
-        found = [self.outline(each) for each in sorted(self.deployment_names())]
+        found = [self.outline(each) for each in sorted(self.names())]
         return [o.metadata.name for o in found if o and name in o.spec.required_deployments]
 
     def takers(self, name: str) -> list[str]:
-        found = [self.outline(each) for each in sorted(self.deployment_names())]
+        found = [self.outline(each) for each in sorted(self.names())]
         return [o.metadata.name for o in found if o and name in {each.name for each in o.spec.take_over}]
 
     def was_orphaned(self, name: str, uid: str) -> bool:
         return uid in self.orphaned
 
-    def learn_deployment(self, manifest: Mapping[str, Any], sent: float | None = None) -> None:
+    def learn(self, manifest: Mapping[str, Any], sent: float | None = None) -> None:
         self.silent.pop(manifest["metadata"]["name"], None)  # else it is known already
 
-    def learn_deployment_gone(self, name: str, uid: str) -> None:
+    def learn_gone(self, name: str, uid: str) -> None:
         assert self.outline(name) is None
+
+
+class FakeWatches:
+    """Stands for Watches: sees everything on a FakeCluster immediately."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self._cluster = cluster
+        self._owned = OwnedObjects()
+        """What was seen last."""
+        self._lock = threading.Lock()
+        self.unsynced: set[str] = set()
+        """Kinds whose first list is under way."""
+        self.history = 0
+        self.needed: dict[str, set[str]] = {}
+        """By BundleDeployment: the kinds that are watched for it."""
+        self.ever_needed: set[str] = set()
+        """The same for all, also after it was dropped."""
+        self.unwatched: set[str] = set()
+        """Kinds that cannot be watched yet, since discovery is behind."""
+        self.failing: set[str] = set()
+        """Kinds whose API group does not answer discovery: their objects are unknown."""
+        self.denied: set[str] = set()
+        """Kinds that the controller may not list: it knows only the objects in `told`."""
+        self.told: dict[ObjectKey, Record] = {}
+        """Known objects of denied kinds."""
+        self.behind: dict[ObjectKey, Record | None] = {}
+        """The outdated record that is still seen of an object."""
+        self.late_namespaces: set[str] = set()
+        """Names of namespaces that exist, and that the watch does not show yet."""
+        self.look_again: float | None = None
+        """Seconds until discovery may report a new kind."""
+        self.evaluator = SimpleNamespace(find_problem=expressions.find_problem, evaluate=expressions.evaluate)
+        self.served = _FakeServedKinds(cluster, self)
+        self.deployments = FakeDeployments(cluster)
+
+    @property
+    def watches(self) -> Watches:
+        """Itself, as the type that is asked for."""
+        return cast("Watches", self)
+
+    def refresh(self) -> None:
+        self.deployments.synced = False
+        self.history += 1
 
     def require(self, name: str, kinds: Any) -> list[str]:
         wanted = {kind.kind for kind in kinds}

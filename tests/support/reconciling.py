@@ -281,7 +281,7 @@ class World:
 
         watches = self.watches.watches
         self.installed = InstalledTargetsCache(self.installed_bytes)
-        writer = StatusWriter(client, watches, cast("EventRecorder", self.events))
+        writer = StatusWriter(client, watches.deployments, cast("EventRecorder", self.events))
         remover = Remover(client, discovery, self.applier.pool, watches.served.at_storage_version)
         follower, grants = cast("ObjectFollower", self.follower), cast("GrantWatches", self.grants)
         accounts = Accounts(client, self.policy, follower, grants)
@@ -394,7 +394,7 @@ class World:
     @property
     def deployment(self) -> BundleDeployment:
         """The BundleDeployment as it is."""
-        found = self.watches.outline(NAME)
+        found = self.watches.deployments.outline(NAME)
         assert found is not None
         return found
 

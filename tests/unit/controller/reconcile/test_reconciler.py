@@ -625,17 +625,17 @@ def test_what_is_orphaned_is_released_although_the_collector_is_faster(
         metadata = world.cluster.objects[path]["metadata"]
         assert metadata["annotations"] == {names.RELEASED_FROM: "shop"}
         assert names.OWNER_LABEL not in metadata["labels"]
-    assert world.watches.deployment("shop") is None
+    assert world.watches.deployments.find("shop") is None
 
 
 def test_what_never_had_a_reference_is_released_although_no_pass_saw_that_it_is_orphaned(world: World) -> None:
     world.shelf.put("claim", claim())
     installed(world, "claim")
     world.delete()
-    world.watches.orphaned.add("uid-shop")
+    world.watches.deployments.orphaned.add("uid-shop")
     world.settle()
     assert world.cluster.objects[CLAIM]["metadata"]["annotations"] == {names.RELEASED_FROM: "shop"}
-    assert world.watches.deployment("shop") is None
+    assert world.watches.deployments.find("shop") is None
 
 
 def test_nothing_is_repaired_once_it_is_being_deleted(world: World) -> None:
@@ -1860,7 +1860,7 @@ def test_until_bundle_deployments_are_known_again_nothing_is_done_with_them(worl
     world.wish("v2")
     world.cluster.taken()
     assert (world.reconcile(), world.requests()) == (UNSYNCED, [])
-    world.watches.synced = True
+    world.watches.deployments.synced = True
     world.settle()
     assert world.deployment.status.installed_revision == world.deployment.status.revision
 

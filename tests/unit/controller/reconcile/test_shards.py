@@ -50,7 +50,7 @@ class Both(World):
     def serve(self, shard: str) -> None:
         """Start the controller of another shard, with watches of its own."""
         self.watches = FakeWatches(self.cluster)
-        self.watches.shard = Shard(shard)
+        self.watches.deployments.shard = Shard(shard)
         self.start()
         self.cluster.taken()
 
@@ -204,7 +204,7 @@ AT_ONCE = {
 def test_what_becomes_of_one_that_two_controllers_take_for_theirs(case: AtOnce, world: Both) -> None:
     """The watch of the first has been silent since before the move."""
     case.begin(world)
-    world.first_watches.silent[NAME] = copy.deepcopy(world.cluster.objects[PATH])
+    world.first_watches.deployments.silent[NAME] = copy.deepcopy(world.cluster.objects[PATH])
     world.move("a")
     world.serve("a")
     case.meanwhile(world)

@@ -140,7 +140,7 @@ def test_what_a_pass_has_required_is_not_dropped_because_status_lacks_it(world: 
     world.watches.require("shop", [WORKLOAD])
     record(world)
     record(world, CONFIG_MAP, name="last")
-    world.wait(lambda: world.watches.outline("last"), "all is known")
+    world.wait(lambda: world.watches.deployments.outline("last"), "all is known")
     assert watched(world) == {MAPS, WEBS}
     world.api.delete(DEPLOYMENTS, "shop")
     world.hear("deployment shop")
@@ -190,10 +190,10 @@ def test_a_restored_cluster_is_reported_and_all_is_listed_again(world: World) ->
     world.wait(lambda: world.watches.managed("shop"), "an object")
     world.api.frozen.set()
     world.watches.refresh()
-    assert (world.watches.synced, world.watches.managed("shop")) == (False, {})
+    assert (world.watches.deployments.synced, world.watches.managed("shop")) == (False, {})
     world.api.restore(MAPS)
     world.api.frozen.clear()
-    world.wait(lambda: world.watches.synced and not world.watches.unsynced(), "all is known")
+    world.wait(lambda: world.watches.deployments.synced and not world.watches.unsynced(), "all is known")
     assert all(world.api.lists(path) > before for path, before in lists.items())
     assert world.watches.managed("shop") == {}
     assert "INVALIDATE" in world.cluster.requests

@@ -130,7 +130,7 @@ def test_a_check_of_a_kind_without_a_rule_has_its_objects_read_in_full(world: Wo
     assert verdict_of(world, "a") == ""
     world.deployment(spec={"healthChecks": [HEALTHY_ALWAYS]})
     world.start()
-    world.wait(lambda: world.watches.deployment("shop"), "it is known")
+    world.wait(lambda: world.watches.deployments.find("shop"), "it is known")
     world.watches.require("shop", [CONFIG_MAP])
     wait_for_verdict(world, "HealthCheckNotMet", "a")
     assert world.watches.learn(reply("500")).verdict == NOT_OBSERVED
