@@ -14,7 +14,7 @@ Not here: requests and threads (watch.py).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any, Generic, Protocol, TypeVar
@@ -133,9 +133,9 @@ class Indexer(Generic[IdT, ValueT]):
         """Return the value of a key."""
         return self._values.get(key)
 
-    def keys(self) -> list[IdT]:
-        """Return all keys."""
-        return list(self._values)
+    def __iter__(self) -> Iterator[IdT]:
+        """Yield all keys, those that were put last last."""
+        return iter(self._values)
 
     def put(self, key: IdT, value: ValueT | None) -> ValueT | None:
         """Set the value of a key; None removes it. Return the previous one."""
@@ -157,7 +157,7 @@ class Indexer(Generic[IdT, ValueT]):
         """Return what is found by something in an index, as it is now: it changes with the next `put`."""
         return self._indexes[name].get(by, {})
 
-    def entries(self, name: str) -> Collection[Hashable]:
+    def entries(self, name: str) -> Collection[Any]:
         """Return everything by which something is found in an index, likewise."""
         return self._indexes[name].keys()
 

@@ -248,7 +248,7 @@ def _make_services(
         accounts=Accounts(client, accounts, follower, GrantWatches(client, dispatcher.rights_changed)),
         applier=applier,
         remover=Remover(client, discovery, applier.pool, watches.served.at_storage_version),
-        hook_runner=HookRunner(client, discovery, watches),
+        hook_runner=HookRunner(client, discovery, watches.objects),
         follower=follower,
         explainer=Explainer(client, dispatcher.health_explained),
         dependencies=DependencyReader(client, discovery, watches),

@@ -172,7 +172,7 @@ def _name_own(revision: Revision, context: Context) -> dict[ObjectKey, RevisionO
 
 
 def _name_past(revisions: Iterable[Revision], context: Context) -> dict[ObjectKey, RevisionObject]:
-    return name_past(revisions, context.services.watches.managed(context.name), orphan=context.orphan)
+    return name_past(revisions, context.services.watches.objects.of(context.name), orphan=context.orphan)
 
 
 def _name(revisions: Iterable[Revision], context: Context) -> dict[ObjectKey, RevisionObject]:
@@ -197,9 +197,9 @@ def read_unwatched(
         if isinstance(found, ApiError):
             failures[key] = _failure(found, key)
         elif found is None or found.owner != context.name:
-            context.services.watches.learn_gone(key)
+            context.services.watches.objects.learn_gone(key)
         else:
-            context.services.watches.learn(found)
+            context.services.watches.objects.learn(found)
     return failures
 
 
@@ -214,12 +214,12 @@ def drop_revisions(context: Context) -> None:
 def forget_unwatched(context: Context, keys: Iterable[ObjectKey]) -> None:
     """Drop deleted objects that are not watched: no event reports their deletion."""
     for key in keys:
-        if context.services.watches.is_forbidden(key.group, key.kind):
-            context.services.watches.learn_gone(key)
+        if context.services.watches.objects.is_forbidden(key.group, key.kind):
+            context.services.watches.objects.learn_gone(key)
 
 
 def _unseen(context: Context, named: RevisionObject) -> Resource | None:
-    if not context.services.watches.is_forbidden(*named.group_kind):
+    if not context.services.watches.objects.is_forbidden(*named.group_kind):
         return None
     discovery = context.services.discovery
     return discovery.resource(named.kind) or discovery.any_version(*named.group_kind)
@@ -322,8 +322,8 @@ def observe_with_takers(context: Context) -> dict[ObjectKey, Record]:
     """Return the objects with the label of a BundleDeployment, or of one that is known to take from it."""
     found: dict[ObjectKey, Record] = {}
     for taker in context.services.watches.deployments.takers(context.name):
-        found |= context.services.watches.managed(taker)
-    return {**found, **context.services.watches.managed(context.name)}
+        found |= context.services.watches.objects.of(taker)
+    return {**found, **context.services.watches.objects.of(context.name)}
 
 
 def describe_awaited_takers(context: Context, left: Collection[ObjectKey]) -> str:

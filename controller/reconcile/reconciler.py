@@ -103,7 +103,7 @@ class Reconciler:
         if context.deployment.problem:
             return _refuse_spec(context)
         # Report nothing until all objects are known.
-        if self._services.watches.require(context.name, context.recorded_kinds):
+        if self._services.watches.objects.require(context.name, context.recorded_kinds):
             return UNLISTED
         try:
             context = _prepare(context)
@@ -162,7 +162,7 @@ class Reconciler:
         services.follower.release(name)
         services.large.leave(name)
         services.accounts.note(name, ())
-        services.watches.release(name)
+        services.watches.objects.forget(name)
         services.installed.keep(name, None)
         memory, left = self._memories.drop(name), services.watches.deployments.outline(name)
         has_moved = memory is not None and left is not None and left.metadata.uid == memory.uid  # to another shard
@@ -267,7 +267,7 @@ def _times(context: Context, report: Report) -> Iterator[tuple[float | None, str
     if report.progress:
         yield report.progress.next_change, "a deadline of an object expires"
     yield context.memory.hooks.next_change, "a deadline of a hook expires"
-    blind = context.services.watches.has_unwatched(name)
+    blind = context.services.watches.objects.has_unwatched(name)
     if report.unknown or blind:
         yield UNKNOWN_SECONDS, "a kind is not listed yet"
     if context.memory.awaits_change or blind:

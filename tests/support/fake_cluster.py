@@ -391,8 +391,8 @@ class FakeDeployments:
         assert self.outline(name) is None
 
 
-class FakeWatches:
-    """Stands for Watches: sees everything on a FakeCluster immediately."""
+class FakeObjects:
+    """Stands for ManagedObjects: sees everything on a FakeCluster immediately."""
 
     def __init__(self, cluster: FakeCluster) -> None:
         self._cluster = cluster
@@ -401,7 +401,6 @@ class FakeWatches:
         self._lock = threading.Lock()
         self.unsynced: set[str] = set()
         """Kinds whose first list is under way."""
-        self.history = 0
         self.needed: dict[str, set[str]] = {}
         """By BundleDeployment: the kinds that are watched for it."""
         self.ever_needed: set[str] = set()
@@ -416,22 +415,8 @@ class FakeWatches:
         """Known objects of denied kinds."""
         self.behind: dict[ObjectKey, Record | None] = {}
         """The outdated record that is still seen of an object."""
-        self.late_namespaces: set[str] = set()
-        """Names of namespaces that exist, and that the watch does not show yet."""
         self.look_again: float | None = None
         """Seconds until discovery may report a new kind."""
-        self.evaluator = SimpleNamespace(find_problem=expressions.find_problem, evaluate=expressions.evaluate)
-        self.served = _FakeServedKinds(cluster, self)
-        self.deployments = FakeDeployments(cluster)
-
-    @property
-    def watches(self) -> Watches:
-        """Itself, as the type that is asked for."""
-        return cast("Watches", self)
-
-    def refresh(self) -> None:
-        self.deployments.synced = False
-        self.history += 1
 
     def require(self, name: str, kinds: Any) -> list[str]:
         wanted = {kind.kind for kind in kinds}
@@ -448,16 +433,13 @@ class FakeWatches:
     def require_only(self, name: str, kinds: Any) -> None:
         self.needed[name] = {kind.kind for kind in kinds}
 
-    def release(self, name: str) -> None:
+    def forget(self, name: str) -> None:
         self.needed.pop(name, None)
-
-    def lacks_namespace(self, name: str) -> bool:
-        return name in self.late_namespaces or NAMESPACES.path(name=name) not in self._cluster.objects
 
     def heed(self, name: str, keys: frozenset[ObjectKey]) -> None:
         """Nothing changes unless a test says so."""
 
-    def managed(self, name: str) -> dict[ObjectKey, Record]:
+    def of(self, name: str) -> dict[ObjectKey, Record]:
         return dict(self.look(name, UNREAD).records)
 
     def look(self, name: str, since: int) -> Look:
@@ -480,12 +462,7 @@ class FakeWatches:
     def learn(self, record: Record) -> Record:
         if record.key.kind in self.denied:
             self.told[record.key] = record
-        return self.managed(record.owner).get(record.key, record)
-
-    def judge(self, name: str, manifest: Mapping[str, Any], _resource: Resource, *, evaluates: bool) -> Verdict:
-        checks = make_seen(self._cluster.objects[DEPLOYMENTS.path(name=name)]).checks
-        evaluate = self.evaluator.evaluate if evaluates else None
-        return assess(manifest, Context(checks=matching(checks, manifest), evaluate=evaluate))
+        return self.of(record.owner).get(record.key, record)
 
     def is_forbidden(self, group: str, kind: str) -> bool:
         return kind in self.denied
@@ -497,14 +474,45 @@ class FakeWatches:
         return list(self._cluster.objects.values())
 
 
+class FakeWatches:
+    """Stands for Watches."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self._cluster = cluster
+        self.history = 0
+        self.late_namespaces: set[str] = set()
+        """Names of namespaces that exist, and that the watch does not show yet."""
+        self.evaluator = SimpleNamespace(find_problem=expressions.find_problem, evaluate=expressions.evaluate)
+        self.deployments, self.objects = FakeDeployments(cluster), FakeObjects(cluster)
+        self.served = _FakeServedKinds(cluster, self.objects)
+        self.projection = SimpleNamespace(judge=self._judge)
+
+    @property
+    def watches(self) -> Watches:
+        """Itself, as the type that is asked for."""
+        return cast("Watches", self)
+
+    def refresh(self) -> None:
+        self.deployments.synced = False
+        self.history += 1
+
+    def lacks_namespace(self, name: str) -> bool:
+        return name in self.late_namespaces or NAMESPACES.path(name=name) not in self._cluster.objects
+
+    def _judge(self, name: str, manifest: Mapping[str, Any], _resource: Resource, *, evaluates: bool) -> Verdict:
+        checks = make_seen(self._cluster.objects[DEPLOYMENTS.path(name=name)]).checks
+        evaluate = self.evaluator.evaluate if evaluates else None
+        return assess(manifest, Context(checks=matching(checks, manifest), evaluate=evaluate))
+
+
 class _FakeServedKinds:
     """Stands for ServedKinds: each kind is served at one version."""
 
-    def __init__(self, cluster: FakeCluster, watches: FakeWatches) -> None:
-        self._cluster, self._watches = cluster, watches
+    def __init__(self, cluster: FakeCluster, objects: FakeObjects) -> None:
+        self._cluster, self._objects = cluster, objects
 
     def seconds_to_recheck(self) -> float | None:
-        return self._watches.look_again
+        return self._objects.look_again
 
     def is_namespaced(self, kind: GroupVersionKind) -> bool | None:
         resource = self._cluster.resource(kind)
@@ -520,7 +528,7 @@ class _FakeServedKinds:
         return self._cluster.failed_groups()
 
     def is_missing(self, kind: GroupVersionKind) -> bool:
-        return self.is_namespaced(kind) is None and kind.kind not in self._watches.failing
+        return self.is_namespaced(kind) is None and kind.kind not in self._objects.failing
 
     def is_withdrawn(self, _kind: GroupVersionKind) -> bool:
         return False  # every kind is served at one version

@@ -299,7 +299,7 @@ class World:
             accounts=accounts,
             applier=self.applier,
             remover=remover,
-            hook_runner=HookRunner(client, discovery, watches),
+            hook_runner=HookRunner(client, discovery, watches.objects),
             follower=follower,
             explainer=Explainer(client, lambda _name: None),
             dependencies=DependencyReader(client, discovery, watches),

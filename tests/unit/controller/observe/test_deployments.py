@@ -104,7 +104,7 @@ def test_a_garbled_kind_in_status_hides_no_change(world: World) -> None:
     world.deployment(status={"managedKinds": ["nonsense", "v1/ConfigMap"]})
     world.start()
     world.hear("deployment shop")
-    assert world.watches.require("shop", [CONFIG_MAP]) in ([], ["ConfigMap"])
+    assert world.watches.objects.require("shop", [CONFIG_MAP]) in ([], ["ConfigMap"])
     world.deployment(status={"managedKinds": ["a/b/c/d"]}, metadata={"generation": 2})
     world.hear("deployment shop")
 
@@ -156,7 +156,7 @@ def test_the_kinds_that_status_records_are_watched_from_the_start(world: World) 
     world.deployment(status={"managedKinds": ["v1/ConfigMap"]})
     world.managed()
     world.start()
-    world.wait(lambda: world.watches.managed("shop"), "its objects are known")
+    world.wait(lambda: world.watches.objects.of("shop"), "its objects are known")
 
 
 def test_the_reply_to_a_write_is_known_at_once(world: World) -> None:

@@ -93,9 +93,9 @@ def begin_upgrade(tag: str) -> Callable[[World], None]:
 def edit_and_upgrade(world: World) -> None:
     """An object as the watch of the first one shows it was edited, and then pruned."""
     world.cluster.edit(OLD, data={"a": "edited"})
-    seen = next(record for key, record in world.watches.managed(NAME).items() if key.name == "old")
+    seen = next(record for key, record in world.watches.objects.of(NAME).items() if key.name == "old")
     upgraded(world)
-    world.watches.behind[seen.key] = seen
+    world.watches.objects.behind[seen.key] = seen
 
 
 def recorded_another(world: World) -> None:
@@ -141,7 +141,7 @@ def test_what_an_overtaken_pass_does(case: Overtaken, world: World) -> None:
             first.reconcile(NAME)
 
     assert maps(world) == case.exist
-    world.watches.behind.clear()
+    world.watches.objects.behind.clear()
     world.settle()
     assert maps(world) == case.exist
     assert world.conditions == DONE
