@@ -40,7 +40,7 @@ from rukpak.controller.manager.reviews import Reviewer
 from rukpak.controller.manager.serving import METRICS, PROBES, ListenError, Protection, Reply, Server
 from rukpak.controller.manager.workers import Dispatcher, Workers
 from rukpak.controller.observe.explanations import Explainer
-from rukpak.controller.observe.following import GrantWatches, ObjectFollower, Topic
+from rukpak.controller.observe.following import ObjectFollower, Topic
 from rukpak.controller.observe.watches import Watches
 from rukpak.controller.processes.memory_limit import MemoryLimit
 from rukpak.controller.processes.programs import Mechanisms
@@ -111,6 +111,7 @@ def assemble(settings: Settings) -> Manager:
             Topic.ACCOUNTS: dispatcher.ended,
             Topic.CONTESTED: dispatcher.contested_changed,
             Topic.DEPENDENCIES: dispatcher.deployment_changed,
+            Topic.RIGHTS: dispatcher.rights_changed,
         },
     )
     events = EventRecorder(client, f"{names.GROUP}/rukpak")
@@ -245,7 +246,7 @@ def _make_services(
         poller=Poller(builder, background, access),
         large=LargeRevisions(process.admission, process.limits, dispatcher.ended),
         signatures=settings.signatures(),
-        accounts=Accounts(client, accounts, follower, GrantWatches(client, dispatcher.rights_changed)),
+        accounts=Accounts(client, accounts, follower),
         applier=applier,
         remover=Remover(client, discovery, applier.pool, watches.served.at_storage_version),
         hook_runner=HookRunner(client, discovery, watches.objects),

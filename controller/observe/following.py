@@ -66,6 +66,8 @@ class Topic(Enum):
     """Wanted objects that have another owner or are being deleted."""
     DEPENDENCIES = auto()
     """Objects that are waited for, other than BundleDeployments."""
+    RIGHTS = auto()
+    """All roles and bindings: any may grant what is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +117,9 @@ class ObjectFollower:
         self._watches = Shares(watches)
         self._poller = _Poller(pace, client.supervisor)
         self._followed: dict[str, dict[tuple[Topic, ObjectReference], _Followed]] = {}
+        self._lacking: set[str] = set()
+        """BundleDeployments that follow rights."""
+        self._grants: list[Reflector[Trace]] = []
         self._lock = threading.Lock()
 
     def followed(self, name: str, topic: Topic) -> Collection[ObjectReference]:
@@ -151,11 +156,48 @@ class ObjectFollower:
         for each in started.values():
             each.source.start()
 
-    def release(self, name: str) -> None:
+    def follow_rights(self, name: str, *, lacks: bool) -> None:
+        """Have a BundleDeployment follow all roles and bindings while it lacks permissions."""
+        with self._lock:
+            is_new, begins = lacks and name not in self._lacking, lacks and not self._lacking
+            (self._lacking.add if lacks else self._lacking.discard)(name)
+            ended: list[Reflector[Trace]] = []
+            if begins:
+                self._grants = [self._watch_grants(resource) for resource in RESOURCES]
+            elif not self._lacking:
+                ended, self._grants = self._grants, []
+            started = self._grants if begins else []
+        for reflector in started:
+            reflector.start()
+        for reflector in ended:
+            reflector.stop()
+        if is_new and not begins:
+            self._handlers[Topic.RIGHTS](name)  # it may have missed a change between the refusal and now
+
+    def _watch_grants(self, resource: Resource) -> Reflector[Trace]:
+        # The first list may contain what was granted since the refusal, so its completion counts as a change.
+        reflector = Reflector[Trace](
+            self._client,
+            resource.path(),
+            metadata=True,
+            project=make_trace,
+            on_change=lambda _old, _new: self._grants_changed() if reflector.synced else None,
+            on_synced=self._grants_changed,
+        )
+        return reflector
+
+    def _grants_changed(self) -> None:
+        with self._lock:
+            lacking = sorted(self._lacking)
+        for name in lacking:
+            self._handlers[Topic.RIGHTS](name)
+
+    def forget(self, name: str) -> None:
         """Follow nothing for a BundleDeployment any more."""
         with self._lock:
             ended = self._followed.pop(name, {})
         self._stop(ended.values())
+        self.follow_rights(name, lacks=False)
 
     def drop(self) -> None:
         """Forget all records, and read the objects again: the cluster is in another state than known."""
@@ -366,54 +408,3 @@ def follow_contested(
 def _key_of(reference: ObjectReference) -> ObjectKey:
     resource = reference.resource
     return ObjectKey(resource.group, resource.kind, reference.namespace, reference.name)
-
-
-class GrantWatches:
-    """Thread-safe.
-
-    Args:
-        client: acts as the controller.
-        changed: called with the name of a BundleDeployment that lacks permissions when RBAC has changed.
-    """
-
-    def __init__(self, client: Client, changed: Callable[[str], None]) -> None:
-        self._client, self._changed = client, changed
-        self._lacking: set[str] = set()
-        self._reflectors: list[Reflector[Trace]] = []
-        self._lock = threading.Lock()
-
-    def update(self, name: str, *, lacks: bool) -> None:
-        """Note whether a BundleDeployment lacks permissions."""
-        started: list[Reflector[Trace]] = []
-        stopped: list[Reflector[Trace]] = []
-        with self._lock:
-            is_new = lacks and name not in self._lacking
-            (self._lacking.add if lacks else self._lacking.discard)(name)
-            if self._lacking and not self._reflectors:
-                started = self._reflectors = [self._watch(resource) for resource in RESOURCES]
-            elif self._reflectors and not self._lacking:
-                stopped, self._reflectors = self._reflectors, []
-        for reflector in started:
-            reflector.start()
-        for reflector in stopped:
-            reflector.stop()
-        if is_new and not started:
-            self._changed(name)  # it may have missed a change between the refusal and now
-
-    def _watch(self, resource: Resource) -> Reflector[Trace]:
-        # The first list may contain what was granted since the refusal, so its completion counts as a change.
-        reflector = Reflector[Trace](
-            self._client,
-            resource.path(),
-            metadata=True,
-            project=make_trace,
-            on_change=lambda _old, _new: self._notify() if reflector.synced else None,
-            on_synced=self._notify,
-        )
-        return reflector
-
-    def _notify(self) -> None:
-        with self._lock:
-            lacking = sorted(self._lacking)
-        for name in lacking:
-            self._changed(name)

@@ -238,24 +238,6 @@ class ServedKinds:
         """Return whether another API server may serve a kind: neither Kubernetes nor a known CRD defines it."""
         return group not in BUILT_IN_GROUPS and self.at_storage_version(group, kind) is None
 
-    def failing_groups(self) -> frozenset[str]:
-        """Return the API groups that fail discovery; sends no request unless something changed.
-
-        Raises: ApiError if all of discovery fails.
-        """
-        return self.discovery.failed_groups()
-
-    def has_appeared(self, kind: GroupVersionKind) -> bool:
-        """Return whether a kind that was missing is served now; sends no request unless something changed.
-
-        Raises: ApiError if discovery fails.
-        """
-        return self.discovery.has_appeared(kind)
-
-    def seconds_to_recheck(self) -> float | None:
-        """Return in how many seconds to check a missing kind again; None if discovery is up to date."""
-        return self.discovery.seconds_to_recheck()
-
 
 class Projection:
     """Thread-safe."""

@@ -159,9 +159,8 @@ class Reconciler:
     def _forget(self, name: str) -> Requeue:
         services = self._services
         services.background.cancel(name)
-        services.follower.release(name)
+        services.follower.forget(name)
         services.large.leave(name)
-        services.accounts.note(name, ())
         services.watches.objects.forget(name)
         services.installed.keep(name, None)
         memory, left = self._memories.drop(name), services.watches.deployments.outline(name)
@@ -271,7 +270,7 @@ def _times(context: Context, report: Report) -> Iterator[tuple[float | None, str
     if report.unknown or blind:
         yield UNKNOWN_SECONDS, "a kind is not listed yet"
     if context.memory.awaits_change or blind:
-        yield context.services.watches.served.seconds_to_recheck(), "a kind may be served"
+        yield context.services.discovery.seconds_to_recheck(), "a kind may be served"
     yield seconds_to_rollback(context.deployment, report, context.now()), "an upgrade is rolled back"
     if report.held and report.held.problems:
         yield SLOW_SECONDS, "what would prevent a pending revision may be resolved"
@@ -289,7 +288,7 @@ def _complete(context: Context, report: Report) -> Report:
     known = context.status.warnings if report.warnings is None else report.warnings
     if report.warnings is None and not any(map(names_failing, known)):
         return report
-    failing = describe_failing(context.services.watches.served.failing_groups())
+    failing = describe_failing(context.services.discovery.failed_groups())
     kept = [text for text in known if text in failing or not names_failing(text)]
     if report.warnings is not None:
         kept = list(dict.fromkeys([*failing, *kept]))

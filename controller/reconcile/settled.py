@@ -97,7 +97,7 @@ def _repair(context: Context, look: Look) -> Sequence[Outcome] | None:
         return None
     if ledger.left and not context.status.managed_kinds:  # another client has removed them
         return None
-    if any(map(context.services.watches.served.has_appeared, read_kinds(context.status.skipped_kinds))):
+    if any(map(context.services.discovery.has_appeared, read_kinds(context.status.skipped_kinds))):
         return None
     if any(map(context.services.watches.served.is_withdrawn, context.recorded_kinds)):
         return None

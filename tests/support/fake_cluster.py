@@ -87,6 +87,8 @@ class FakeCluster:
         """Of every apply."""
         self.acted: list[tuple[str, str]] = []
         """(user, request) of each impersonated request."""
+        self.look_again: float | None = None
+        """Seconds until discovery may report a new kind."""
         self.failing_groups: set[str] = set()
         """API groups that fail discovery, and of which no kind is known."""
         self.custom: dict[tuple[str, str, str], CustomKind] = {}
@@ -261,6 +263,12 @@ class FakeCluster:
     def resources(self) -> tuple[Resource, ...]:
         return tuple(self.served)
 
+    def has_appeared(self, kind: GroupVersionKind) -> bool:
+        return self.resource(kind) is not None
+
+    def seconds_to_recheck(self) -> float | None:
+        return self.look_again
+
     def refresh(self) -> None:
         pass  # it is always current
 
@@ -415,8 +423,6 @@ class FakeObjects:
         """Known objects of denied kinds."""
         self.behind: dict[ObjectKey, Record | None] = {}
         """The outdated record that is still seen of an object."""
-        self.look_again: float | None = None
-        """Seconds until discovery may report a new kind."""
 
     def require(self, name: str, kinds: Any) -> list[str]:
         wanted = {kind.kind for kind in kinds}
@@ -511,9 +517,6 @@ class _FakeServedKinds:
     def __init__(self, cluster: FakeCluster, objects: FakeObjects) -> None:
         self._cluster, self._objects = cluster, objects
 
-    def seconds_to_recheck(self) -> float | None:
-        return self._objects.look_again
-
     def is_namespaced(self, kind: GroupVersionKind) -> bool | None:
         resource = self._cluster.resource(kind)
         return resource.namespaced if resource else None
@@ -524,17 +527,11 @@ class _FakeServedKinds:
     def is_aggregated(self, group: str, kind: str) -> bool:
         return group not in BUILT_IN_GROUPS
 
-    def failing_groups(self) -> frozenset[str]:
-        return self._cluster.failed_groups()
-
     def is_missing(self, kind: GroupVersionKind) -> bool:
         return self.is_namespaced(kind) is None and kind.kind not in self._objects.failing
 
     def is_withdrawn(self, _kind: GroupVersionKind) -> bool:
         return False  # every kind is served at one version
-
-    def has_appeared(self, kind: GroupVersionKind) -> bool:
-        return self.is_namespaced(kind) is not None
 
 
 def _is_met(requirement: str, labels: Mapping[str, str]) -> bool:

@@ -118,7 +118,7 @@ def test_a_kind_that_comes_in_the_midst_of_a_pass_that_misses_it_is_not_missed(
 @pytest.mark.parametrize("tag", ["v1", "bare"])
 def test_while_discovery_may_be_behind_a_kind_that_came_it_is_looked_for_again(world: World, tag: str) -> None:
     installed(world, tag)
-    world.watches.objects.look_again = 0.4
+    world.cluster.look_again = 0.4
     assert world.reconcile().after == 0.4
     serve(world)
     world.settle()

@@ -854,7 +854,7 @@ def test_while_a_kind_is_not_watched_it_is_looked_for_by_the_clock(world: World)
     assert world.reconcile().after is None
     world.watches.objects.unwatched.add("ConfigMap")
     assert world.reconcile().after == UNKNOWN_SECONDS
-    world.watches.objects.look_again = 2.0
+    world.cluster.look_again = 2.0
     assert world.reconcile().after == 2.0
 
 
@@ -1711,7 +1711,7 @@ def test_who_lacks_rights_is_known_until_it_has_them(world: World) -> None:
     world.cluster.faults[f"TRY {A}"] = [denied]
     world.wish("v1", serviceAccountName="deployer")
     world.reconcile()
-    assert world.grants.lacking == {NAME}
+    assert world.follower.lacking == {NAME}
     assert world.conditions["Installed"] == "False Forbidden"
     world.reconciler.retry_rights(NAME)
     world.cluster.taken()
@@ -1719,7 +1719,7 @@ def test_who_lacks_rights_is_known_until_it_has_them(world: World) -> None:
     assert f"TRY {A}" not in world.cluster.taken()
     world.seconds += RIGHTS_SECONDS
     world.settle()
-    assert (world.grants.lacking, world.conditions) == (set(), READY)
+    assert (world.follower.lacking, world.conditions) == (set(), READY)
 
 
 # a spec that cannot be read

@@ -69,7 +69,7 @@ def room() -> Iterator[Room]:
         yield made
         for follower in made.followers:
             for name in made.names:
-                follower.release(name)
+                follower.forget(name)
 
 
 def threads() -> int:
@@ -141,7 +141,7 @@ def test_what_is_followed_for_another_topic_is_left_alone_until_all_is_released(
     room.put("login")
     assert config.get(timeout=SECONDS) == "shop"
     assert room.told.empty()
-    follower.release("shop")
+    follower.forget("shop")
     assert follower.followed("shop", Topic.CONFIG) == set()
 
 
@@ -176,7 +176,7 @@ def test_watches_are_left_to_another_tenant_and_given_back_when_they_end(room: R
     assert [is_watched(f"a{number}", ANN) for number in range(3)] == [True, True, False]
     assert is_watched("b", BEN)
     for name in list(room.names):
-        follower.release(name)
+        follower.forget(name)
     assert is_watched("again", ANN)
 
 
@@ -186,7 +186,7 @@ def test_there_is_a_bound_on_requests_and_none_for_what_is_not_followed_any_more
     started = time.monotonic()
     wait_for(lambda: len(room.asked("login")) >= 5, SECONDS, "five questions")
     assert time.monotonic() - started >= 4 * 0.05
-    follower.release("login")
+    follower.forget("login")
     room.follow(follower, "other")
     wait_for(lambda: room.asked("other"), SECONDS, "a question about the other")
     count = len(room.asked("login"))
