@@ -76,11 +76,11 @@ class Definitions:
 
     def of(self, group: str, kind: str) -> Definition | None:
         """Return the definition of a kind that is served at its storage version."""
-        return next((each for each in self.reflector.index(KIND, (group, kind)) if each.resource), None)
+        return next((each for each in self.reflector.cache.index(KIND, (group, kind)) if each.resource), None)
 
     def is_withdrawn(self, group: str, version: str, kind: str) -> bool:
         """Return whether a kind is served at other versions only."""
-        served = frozenset().union(*(each.served for each in self.reflector.index(KIND, (group, kind))))
+        served = frozenset().union(*(each.served for each in self.reflector.cache.index(KIND, (group, kind))))
         return bool(served) and version not in served
 
     def reports_status(self, group: str, version: str, kind: str) -> bool | None:
@@ -93,7 +93,7 @@ class Definitions:
         group, conflict = text(manifest, "spec", "group"), _TAKEN.fullmatch(verdict.message)
         if conflict is None or text(manifest, "kind") != DEFINITIONS.kind:
             return verdict
-        own, others = text(manifest, "metadata", "name"), self.reflector.index(GROUP, group)
+        own, others = text(manifest, "metadata", "name"), self.reflector.cache.index(GROUP, group)
         holder = next(
             (each.name for each in others if each.resource and each.name != own and conflict[1] in each.names), ""
         )
@@ -176,12 +176,12 @@ class StorageClasses:
         """Return a StorageClass, the default one for None; None if StorageClasses cannot be read."""
         if not self.reflector.synced:
             return None
-        known = self.reflector.get(("", name)) if name else self._default()
+        known = self.reflector.cache.get(("", name)) if name else self._default()
         return StorageClassInfo(volume_binding_mode=known.binding_mode if known else None)
 
     def _default(self) -> _Class | None:
         # The newest one, as the API server does.
-        defaults = [each for each in self.reflector.records() if each.is_default]
+        defaults = [each for each in self.reflector.cache.records() if each.is_default]
         return max(defaults, key=lambda each: (each.created, each.name), default=None)
 
     def _note(self, old: _Class | None, new: _Class | None) -> None:

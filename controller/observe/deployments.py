@@ -161,7 +161,7 @@ class SeenDeployments:
 
     def get(self, name: str) -> SeenDeployment | None:
         """Return what is kept of a BundleDeployment of any shard; None if it does not exist."""
-        return self.reflector.get(("", name))
+        return self.reflector.cache.get(("", name))
 
     def find(self, name: str) -> BundleDeployment | None:
         """Return the latest known state of a BundleDeployment of the shard.
@@ -181,11 +181,11 @@ class SeenDeployments:
 
     def outlines(self) -> list[BundleDeployment]:
         """Return the outlines of all BundleDeployments of the shard that can be read, in no order."""
-        return [seen.outline for seen in self.reflector.records() if seen.served and seen.outline]
+        return [seen.outline for seen in self.reflector.cache.records() if seen.served and seen.outline]
 
     def names(self) -> set[str]:
         """Return the names of all BundleDeployments of the shard, including unreadable ones."""
-        return {seen.name for seen in self.reflector.records() if seen.served}
+        return {seen.name for seen in self.reflector.cache.records() if seen.served}
 
     def exists(self, name: str, uid: str) -> bool:
         """Return whether a BundleDeployment with this name and UID exists, of whatever shard."""
@@ -199,7 +199,7 @@ class SeenDeployments:
 
     def dependents(self, name: str) -> list[str]:
         """Return the names of the BundleDeployments that depend on one and stay, in order."""
-        found = self.reflector.index(DEPENDENTS, name)
+        found = self.reflector.cache.index(DEPENDENTS, name)
         return sorted(each.name for each in found if each.outline and not each.outline.metadata.deletion_timestamp)
 
     def takers(self, name: str) -> list[str]:
@@ -207,7 +207,7 @@ class SeenDeployments:
         return self._find_by(TAKERS, name)
 
     def _find_by(self, index: str, name: str) -> list[str]:
-        return sorted(each.name for each in self.reflector.index(index, name))
+        return sorted(each.name for each in self.reflector.cache.index(index, name))
 
     def find_concerned(self, old: SeenDeployment | None, new: SeenDeployment | None) -> tuple[set[str], set[str]]:
         """Return whom a change of one concerns: those that wait for it, and the parties of a hand-over."""
@@ -231,7 +231,7 @@ class SeenDeployments:
 
     def all_checks(self) -> list[HealthCheck]:
         """Return the health checks of all that are served."""
-        return [check for seen in self.reflector.records() for check in seen.checks]
+        return [check for seen in self.reflector.cache.records() for check in seen.checks]
 
     def changed_checks(self, old: SeenDeployment | None, new: SeenDeployment) -> list[HealthCheck]:
         """Return the health checks that were added or removed; `new` may be older than the latest known state."""
@@ -270,11 +270,11 @@ class SeenDeployments:
         seen = self._make_seen(dict(manifest))
         if sent is not None:
             self._as_of[seen.name] = sent
-        self.reflector.learn(seen)
+        self.reflector.cache.learn(seen)
 
     def learn_gone(self, name: str, uid: str) -> None:
         """Forget the one with this name and UID: it is gone according to the reply to a write."""
-        self.reflector.forget(("", name), uid)
+        self.reflector.cache.forget(("", name), uid)
 
 
 def make_seen(manifest: dict[str, Any], shard: Shard = DEFAULT_SHARD) -> SeenDeployment:

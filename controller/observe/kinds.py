@@ -558,7 +558,7 @@ class ManagedObjects:
             indexed = self._owned.of_kind(watch.group_kind) if takes_over else set()
         if before and takes_over:
             before.reflector.stop()
-            for key in indexed | {record.key for record in watch.reflector.records()}:
+            for key in indexed | {record.key for record in watch.reflector.cache.records()}:
                 self._refile(key, watch.reflector)
         self.notify_requiring(watch.group_kind)
 
@@ -583,7 +583,7 @@ class ManagedObjects:
             watch = self.find_watch((key.group, key.kind))
             if watch is None or watch.reflector is not reflector:
                 return None, None  # its watch has stopped, so nothing would remove the record later
-            now = _compare(self._owned.find(key), reflector.get((key.namespace, key.name)))
+            now = _compare(self._owned.find(key), reflector.cache.get((key.namespace, key.name)))
             return self._owned.put(key, now), now
 
     def _changed(self, old: Record | None, new: Record | None) -> None:
@@ -615,7 +615,7 @@ class ManagedObjects:
         Raises: ApiError.
         """
         watch = self.find_watch((key.group, key.kind))
-        known = watch.reflector.get((key.namespace, key.name)) if watch else None
+        known = watch.reflector.cache.get((key.namespace, key.name)) if watch else None
         if watch is None or known is None or known.verdict != NOT_EVALUATED:
             return
         # A list, since the controller may be allowed to list and watch the kind only (config/restricted).
@@ -623,7 +623,7 @@ class ManagedObjects:
         for manifest in self._client.list(watch.resource.path(key.namespace), field_selector=selector):
             judged = self._projection.project(manifest, watch.resource, full=True, evaluates=True)
             for reflector in watch.reflectors():
-                reflector.amend(judged)
+                reflector.cache.amend(judged)
             self._refile(key, watch.reflector)
 
     def learn(self, record: Record) -> Record:
@@ -637,12 +637,12 @@ class ManagedObjects:
         if watch is None:
             return record
         if watch.full:
-            known = watch.reflector.get((record.key.namespace, record.key.name))
+            known = watch.reflector.cache.get((record.key.namespace, record.key.name))
             if known and known.resource_version == record.resource_version:
                 return known
             record = replace(record, verdict=NOT_OBSERVED)
         for reflector in watch.reflectors():
-            reflector.learn(record)
+            reflector.cache.learn(record)
         before, now = self._file(record.key, watch.reflector)
         if before and now and before.owner != now.owner:
             self._listener.objects_changed(before.owner, urgent=True)
@@ -651,9 +651,9 @@ class ManagedObjects:
     def learn_gone(self, key: ObjectKey) -> None:
         """Learn that an object is gone, or lost our label, of a kind whose watch may not report that."""
         watch = self.find_watch((key.group, key.kind))
-        known = watch.reflector.get((key.namespace, key.name)) if watch else None
+        known = watch.reflector.cache.get((key.namespace, key.name)) if watch else None
         if watch and known:
-            watch.reflector.forget((key.namespace, key.name), known.uid)
+            watch.reflector.cache.forget((key.namespace, key.name), known.uid)
             self._file(key, watch.reflector)
 
     # changes of what verdicts depend on
@@ -705,7 +705,7 @@ class ManagedObjects:
         if watch is None:
             return
         # Objects of a first list in progress may have been judged already.
-        records = watch.reflector.records()
+        records = watch.reflector.cache.records()
         if not watch.reflector.synced or any(each.verdict and each.verdict.reason in UNBOUND for each in records):
             self._relist(watch)
 

@@ -113,7 +113,7 @@ class Watches:
 
     def lacks_namespace(self, name: str) -> bool:
         """Return whether a namespace does not exist, according to the watch; False if that is not known."""
-        return self._namespaces.synced and self._namespaces.get(("", name)) is None
+        return self._namespaces.synced and self._namespaces.cache.get(("", name)) is None
 
     # events of the watches
 

@@ -90,7 +90,7 @@ def test_a_thousand_missing_objects_cost_a_few_threads_and_each_is_found(room: R
 def test_what_is_asked_for_is_told_when_it_comes_changes_and_goes_and_not_else(room: Room) -> None:
     follower = room.follower()
     followed = room.follow(follower, "login")
-    wait_for(lambda: followed.source.synced, SECONDS, "an answer")
+    wait_for(lambda: followed.cache.complete, SECONDS, "an answer")
     assert room.told.empty()
     for _ in ("comes", "changes"):
         version = room.put("login")
@@ -170,7 +170,7 @@ def test_watches_are_left_to_another_tenant_and_given_back_when_they_end(room: R
 
     def is_watched(name: str, share: str) -> bool:
         followed = room.follow(follower, name, share)
-        wait_for(lambda: followed.source.synced, SECONDS, name)
+        wait_for(lambda: followed.cache.complete, SECONDS, name)
         return not room.asked(name)
 
     assert [is_watched(f"a{number}", ANN) for number in range(3)] == [True, True, False]
@@ -205,10 +205,10 @@ def test_what_cannot_be_asked_for_is_asked_again_in_time(room: Room) -> None:
 def test_what_is_dropped_is_unknown_until_it_is_read_again(room: Room, watches: int) -> None:
     follower = room.follower(watches=watches)
     followed = room.follow(follower, "login", version=room.put("login"))
-    wait_for(lambda: followed.source.synced, SECONDS, "an answer")
+    wait_for(lambda: followed.cache.complete, SECONDS, "an answer")
     room.api.frozen.set()
     follower.drop()
-    assert followed.source.get(("ns", "login")) is None
+    assert followed.cache.get(("ns", "login")) is None
     room.api.frozen.clear()
-    wait_for(lambda: followed.source.get(("ns", "login")), SECONDS, lambda: "it is read again")
-    wait_for(lambda: followed.source.synced, SECONDS, "all is known again")
+    wait_for(lambda: followed.cache.get(("ns", "login")), SECONDS, lambda: "it is read again")
+    wait_for(lambda: followed.cache.complete, SECONDS, "all is known again")

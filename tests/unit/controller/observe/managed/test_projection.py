@@ -181,7 +181,7 @@ def test_a_storage_class_that_changes_while_claims_are_listed_counts(
         world.wait(is_known, "it is known")
 
     def is_known() -> bool:
-        known = world.watches._classes.reflector.get(("", "disk"))
+        known = world.watches._classes.reflector.cache.get(("", "disk"))
         return known is not None and known.resource_version == str(world.api.version)
 
     claim(world)
