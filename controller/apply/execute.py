@@ -56,6 +56,7 @@ from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.resources import CLUSTER_ROLES, RBAC, ROLES, Resource
 from rukpak.controller.observe.health.rules import STATUS_NOT_REPORTED
 from rukpak.controller.observe.health.verdict import State
+from rukpak.controller.observe.kinds import ManagedObjects
 from rukpak.controller.observe.records import ObjectKey, Record
 from rukpak.controller.observe.watches import Watches
 
@@ -100,7 +101,7 @@ class Applier:
         self.pool = Pool(workers, client.supervisor)
         self.reader = ObjectReader(client, self.pool)
         self._reviewer = AccessReviewer(client, self.pool)
-        self._sender = Sender(client, discovery, watches, self.reader)
+        self._sender = Sender(client, discovery, watches.objects, self.reader)
 
     def stop(self) -> None:
         """Start no more requests."""
@@ -114,7 +115,7 @@ class Applier:
         results = StepResults()
         for wave, steps in groupby(plan.steps, key=attrgetter("wave")):
             if wave > options.reached and not results.wave:
-                results.wave = find_unfinished(results.outcomes[results.last :], options, self._watches)
+                results.wave = find_unfinished(results.outcomes[results.last :], options, self._watches.objects)
             results.last = len(results.outcomes)
             for step in steps:
                 self._ask_gate(step, options, results)
@@ -255,7 +256,7 @@ class Applier:
         if options.ledger.postpones(task.target.key, task.target.digest):
             return Outcome(task=task, postponed=True)
         held = results.wave if options.is_news(task) else None
-        error = held or results.gate or hindrance(task, step, options, results, self._watches)
+        error = held or results.gate or hindrance(task, step, options, results, self._watches.objects)
         return Outcome(task=task, error=error) if error else None
 
     def _unserved(self, task: Task) -> BundleError:
@@ -299,11 +300,11 @@ class Applier:
         unknown = [item for item in items if item[0].action is Action.READ]
         to_read = [(t.target.key, r) for t, r in unknown if not self._is_absent(t.target, results)]
         found = self.reader.read_all(to_read, options.user)
-        is_forbidden = self._watches.is_forbidden
+        is_forbidden = self._watches.objects.is_forbidden
         for record in found.values():
             # Objects of a kind that is not watched are known only from here.
             if isinstance(record, Record) and record.owner == options.owner.name and is_forbidden(*record.key[:2]):
-                self._watches.learn(record)
+                self._watches.objects.learn(record)
         settled = {
             task.target.key: self._sender.decide(task, found.get(task.target.key), options) for task, _ in unknown
         }
@@ -376,7 +377,7 @@ class StepResults:
                 self.created_namespaces.add(key.name)
 
 
-def find_unfinished(outcomes: Iterable[Outcome], options: ApplyOptions, watches: Watches) -> WaveError | None:
+def find_unfinished(outcomes: Iterable[Outcome], options: ApplyOptions, objects: ManagedObjects) -> WaveError | None:
     """Return why what is new in the next wave waits; None if everything in the last one is applied and healthy.
 
     What may never change by itself, such as a LoadBalancer without provider, holds up nothing, as it does not delay
@@ -385,10 +386,10 @@ def find_unfinished(outcomes: Iterable[Outcome], options: ApplyOptions, watches:
     Args:
         outcomes: of the last wave.
         options: of the revision.
-        watches: show its objects.
+        objects: as the watches show them.
     """
     own = [outcome for outcome in outcomes if outcome.task.target.key in options.wanted.by_key]
-    observed = watches.managed(options.owner.name)
+    observed = objects.of(options.owner.name)
     awaited = frozenset(outcome.task.target.key for outcome in own if _is_unfinished(outcome, observed, options))
     return WaveError(own[0].task.target.wave, awaited) if awaited else None
 
@@ -406,31 +407,31 @@ def _is_unfinished(outcome: Outcome, observed: Mapping[ObjectKey, Record], optio
 
 
 def hindrance(
-    task: Task, step: Step, options: ApplyOptions, results: StepResults, watches: Watches
+    task: Task, step: Step, options: ApplyOptions, results: StepResults, objects: ManagedObjects
 ) -> BundleError | None:
     """Return why a task must wait; None if it is ready."""
     target = task.target
     if not options.proceed():
         return out_of_date(task)
-    if held := _await_holders(task, options, watches) or options.retries.holding(
+    if held := _await_holders(task, options, objects) or options.retries.holding(
         target.key, options.attempt(target, task.seen)
     ):
         return held
     if error := results.failed.get(ObjectKey("", "Namespace", "", target.key.namespace)):
         return BundleError(Reason.APPLYING, f"waiting for its namespace: {error.message}", place=str(target.key))
     if target.kind[::2] in options.wanted.resources:
-        return _crd_hindrance(task, options, results, watches)
+        return _crd_hindrance(task, options, results, objects)
     if step.position.stage is Stage.GATES and (blocker := _find_blocker(task, step, results)):
         problem = f"waiting for all other objects; not applied: {blocker}"
         return BundleError(Reason.APPLYING, problem, place=str(target.key))
     return None
 
 
-def _await_holders(task: Task, options: ApplyOptions, watches: Watches) -> BundleError | None:
+def _await_holders(task: Task, options: ApplyOptions, objects: ManagedObjects) -> BundleError | None:
     key = task.target.key
     if not (holders := options.ledger.holders.get(key)):
         return None
-    observed = watches.managed(options.owner.name)
+    observed = objects.of(options.owner.name)
     records = [observed[each] for each in holders if each in observed]
     if len(records) < len(holders):
         del options.ledger.holders[key]
@@ -441,14 +442,16 @@ def _await_holders(task: Task, options: ApplyOptions, watches: Watches) -> Bundl
     return next((waiting_for(task, record) for record in records if record.deleting), None)
 
 
-def _crd_hindrance(task: Task, options: ApplyOptions, results: StepResults, watches: Watches) -> BundleError | None:
+def _crd_hindrance(
+    task: Task, options: ApplyOptions, results: StepResults, objects: ManagedObjects
+) -> BundleError | None:
     resource = options.wanted.resources[task.target.kind[::2]]
     name = f"{resource.plural}.{resource.group}"
     key = ObjectKey("apiextensions.k8s.io", "CustomResourceDefinition", "", name)
     if error := results.failed.get(key):
         problem = f"waiting for its CustomResourceDefinition: {error.message}"
         return BundleError(Reason.WAITING_FOR_CRD, problem, place=str(task.target.key))
-    record = watches.managed(options.owner.name).get(key)
+    record = objects.of(options.owner.name).get(key)
     if record is None or record.verdict is None or record.verdict.state is not State.HEALTHY:
         problem = f'waiting for CustomResourceDefinition "{name}" to be established'
         return BundleError(Reason.WAITING_FOR_CRD, problem, place=str(task.target.key))

@@ -36,9 +36,9 @@ from rukpak.controller.observe.health.explain import NOT_OBSERVED, NOT_READY, PE
 from rukpak.controller.observe.health.rules import SUSPENDED
 from rukpak.controller.observe.health.stability import without_crash
 from rukpak.controller.observe.health.verdict import Context, State, Subject, Verdict, progressing, subject_of
+from rukpak.controller.observe.kinds import ManagedObjects
 from rukpak.controller.observe.progress import Explain, HealthTracker
 from rukpak.controller.observe.records import ObjectKey, Record, key_of, project
-from rukpak.controller.observe.watches import Watches
 from rukpak.controller.retries import Retries
 from rukpak.controller.untrusted import integer, mapping, mappings, strings, text
 
@@ -310,8 +310,8 @@ class LateHookError(BundleError):
 class HookRunner:
     """Runs the hooks of revisions."""
 
-    def __init__(self, client: Client, discovery: Discovery, watches: Watches) -> None:
-        self._client, self._discovery, self._watches = client, discovery, watches
+    def __init__(self, client: Client, discovery: Discovery, objects: ManagedObjects) -> None:
+        self._client, self._discovery, self._objects = client, discovery, objects
 
     def run(self, revision: Revision, event: HookEvent, options: HookOptions) -> BundleError | None:
         """Advance the hooks of an event; returns why they are not done, None if they are.
@@ -360,11 +360,11 @@ class HookRunner:
     def _find_run(
         self, hooks: list[PlannedHook], options: HookOptions, failures: list[Removal]
     ) -> list[tuple[PlannedHook, dict[str, Any]]]:
-        found, seen, progress = [], self._watches.managed(options.owner.name), options.progress
+        found, seen, progress = [], self._objects.of(options.owner.name), options.progress
         for hook in hooks:
             record, known = seen.get(hook.key), progress.read.get(hook.key)
             resource = self._discovery.resource(hook.kind)
-            is_possible = record or self._watches.is_forbidden(hook.key.group, hook.key.kind)
+            is_possible = record or self._objects.is_forbidden(hook.key.group, hook.key.kind)
             if resource is None or not (is_possible or f"{hook.run} {hook.key}" in progress.remaining):
                 continue
             live = known if record and known and _version(known) == record.resource_version else None
@@ -425,7 +425,7 @@ class HookRunner:
         return self._judge(hook, live, options)
 
     def _await_unchanged(self, hook: PlannedHook, options: HookOptions) -> BundleError | None:
-        seen, progress = self._watches.managed(options.owner.name).get(hook.key), options.progress
+        seen, progress = self._objects.of(options.owner.name).get(hook.key), options.progress
         if seen is None:
             return None
         known = progress.running.get(_id_of(hook, seen.uid))

@@ -52,6 +52,7 @@ from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import UNREACHABLE
 from rukpak.controller.kube.resources import AUTOSCALERS, Resource
 from rukpak.controller.observe.health.rules import NOT_OBSERVED, needs_full_object
+from rukpak.controller.observe.kinds import ManagedObjects
 from rukpak.controller.observe.records import (
     Entry,
     ObjectKey,
@@ -61,7 +62,6 @@ from rukpak.controller.observe.records import (
     fields_of,
     project,
 )
-from rukpak.controller.observe.watches import Watches
 
 NOT_SERVED_YET_SECONDS = 0.3
 MOST_JUDGED = 5
@@ -295,8 +295,8 @@ def _as_conflict(error: ApiError) -> ApiError:
 class Sender:
     """Applies objects."""
 
-    def __init__(self, client: Client, discovery: Discovery, watches: Watches, reader: ObjectReader) -> None:
-        self._client, self._discovery, self._watches, self._reader = client, discovery, watches, reader
+    def __init__(self, client: Client, discovery: Discovery, objects: ManagedObjects, reader: ObjectReader) -> None:
+        self._client, self._discovery, self._objects, self._reader = client, discovery, objects, reader
         self._webhooks = Webhooks(client)
 
     def carry_out(self, task: Task, resource: Resource, options: ApplyOptions) -> Outcome:
@@ -435,7 +435,7 @@ class Sender:
             return request
         # An object that was not ours is never deleted; and a kind that is not watched has no DELETED event.
         is_ours = task.action in (Action.APPLY, Action.REPAIR)
-        if not (task.target.recreate and is_ours and record) or self._watches.is_forbidden(key.group, key.kind):
+        if not (task.target.recreate and is_ours and record) or self._objects.is_forbidden(key.group, key.kind):
             return None
         if task.action is Action.APPLY:
             # So that its absence is no drift; before the request, whose reply may be lost.
@@ -457,7 +457,7 @@ class Sender:
         options, key = request.options, request.task.target.key
         if key not in options.replaces:
             return None
-        observed = self._watches.managed(options.owner.name)
+        observed = self._objects.of(options.owner.name)
         named = [
             record
             for each in options.replaces[key].difference(request.made_way)
@@ -526,13 +526,13 @@ class Sender:
         about = {**_about(request.task, request.options), "deleted": str(record.key)}
         remaining = delete(request.client, resource, record)
         log.info("object deleted for another one that needs what it has", extra=about)
-        if remaining is None and self._watches.is_forbidden(record.key.group, record.key.kind):
-            self._watches.learn_gone(record.key)
+        if remaining is None and self._objects.is_forbidden(record.key.group, record.key.kind):
+            self._objects.learn_gone(record.key)
         return remaining
 
     def _find_holders(self, request: ApplyRequest, failure: ApplyFailure) -> Holders:
         options, target = request.options, request.task.target
-        observed, owner = self._watches.managed(options.owner.name), options.owner
+        observed, owner = self._objects.of(options.owner.name), options.owner
         dropped = find_dropped(target.key, options.wanted.by_key, options.older, observed, owner, orphan=options.orphan)
         refused = Refused(
             body=request.whole_body(),
@@ -602,7 +602,7 @@ class Sender:
         log.info("object applied", extra={**about, **_describe(request.drift)})
         value, left = self._clear_up(request, prepared, tidy_up(request, reply.value))
         warnings = (*warnings, *left)
-        record = self._watches.learn(_project(value, task.target.key))
+        record = self._objects.learn(_project(value, task.target.key))
         options.retries.succeeded(task.target.key)
         # Idle: the apply has changed nothing but our entry, as after a change of the schema.
         is_idle = task.record is not None and task.record.resource_version == record.resource_version

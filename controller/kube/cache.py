@@ -14,8 +14,7 @@ Not here: requests and threads (watch.py).
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any, Generic, Protocol, TypeVar
@@ -115,18 +114,66 @@ class _LastChange:
         return Continuity.SAME if version == self.version else Continuity.UNKNOWN
 
 
+IdT = TypeVar("IdT")
+ValueT = TypeVar("ValueT")
+IndexFunctions = Mapping[str, Callable[[ValueT], Collection[Hashable]]]
+"""By index, a function from a value to what it is found by there."""
+
+
+class Indexer(Generic[IdT, ValueT]):
+    """Values by key, and by what index functions say of them, as client-go's. Not thread-safe."""
+
+    def __init__(self, functions: IndexFunctions[ValueT]) -> None:
+        self._functions = functions
+        self._values: dict[IdT, ValueT] = {}
+        self._indexes: dict[str, dict[Hashable, dict[IdT, ValueT]]] = {name: {} for name in functions}
+        """Only of what has values."""
+
+    def get(self, key: IdT) -> ValueT | None:
+        """Return the value of a key."""
+        return self._values.get(key)
+
+    def __iter__(self) -> Iterator[IdT]:
+        """Yield all keys, those that were put last last."""
+        return iter(self._values)
+
+    def put(self, key: IdT, value: ValueT | None) -> ValueT | None:
+        """Set the value of a key; None removes it. Return the previous one."""
+        before = self._values.pop(key, None)  # the key goes, too: the new value may share its texts with the new one
+        if value is not None:
+            self._values[key] = value
+        for name, function in self._functions.items():
+            index = self._indexes[name]
+            for each in set(function(before)) if before is not None else ():
+                del index[each][key]
+                if not index[each]:
+                    del index[each]
+            if value is not None:
+                for each in function(value):
+                    index.setdefault(each, {})[key] = value
+        return before
+
+    def index(self, name: str, by: Hashable) -> Mapping[IdT, ValueT]:
+        """Return what is found by something in an index, as it is now: it changes with the next `put`."""
+        return self._indexes[name].get(by, {})
+
+    def entries(self, name: str) -> Collection[Any]:
+        """Return everything by which something is found in an index, likewise."""
+        return self._indexes[name].keys()
+
+
 class Cache(Generic[RecordT]):
     """Thread-safe. One thread passes on the events of the watch; any thread may read, learn and forget.
 
     Args:
-        group_of: returns the group of a record, which its key determines; None: there are no groups.
+        functions: of the indexes of the newest known records.
     """
 
-    def __init__(self, group_of: Callable[[RecordT], str] | None = None) -> None:
+    def __init__(self, functions: IndexFunctions[RecordT] | None = None) -> None:
         self._lock = threading.Lock()
-        self._group_of = group_of
-        self._groups: defaultdict[str, set[Key]] = defaultdict(set)
-        """Every known key, and some of objects that are gone."""
+        self._functions = functions or {}
+        self._indexer: Indexer[Key, RecordT] = Indexer(self._functions)
+        """Empty if there are no indexes."""
         self._watched: dict[Key, RecordT] = {}
         self._ahead: dict[Key, _Ahead[RecordT]] = {}
         self._version = 0
@@ -139,8 +186,16 @@ class Cache(Generic[RecordT]):
     def get(self, key: Key) -> RecordT | None:
         """Return the newest known record of an object."""
         with self._lock:
-            ahead = self._ahead.get(key)
-            return ahead.record if ahead else self._watched.get(key)
+            return self._newest(key)
+
+    def _newest(self, key: Key) -> RecordT | None:
+        ahead = self._ahead.get(key)
+        return ahead.record if ahead else self._watched.get(key)
+
+    def _index(self, *keys: Key) -> None:
+        if self._functions:
+            for key in keys:
+                self._indexer.put(key, self._newest(key))
 
     def records(self) -> list[RecordT]:
         """Return the newest known record of every object, in no order."""
@@ -150,12 +205,10 @@ class Cache(Generic[RecordT]):
             untouched = [record for key, record in self._watched.items() if key not in self._ahead]
             return untouched + [ahead.record for ahead in self._ahead.values() if ahead.record is not None]
 
-    def records_of(self, group: str) -> list[RecordT]:
-        """Return the newest known record of every object of a group, in no order."""
+    def index(self, name: str, by: Hashable) -> list[RecordT]:
+        """Return the newest known records that are found by something in an index, in no order."""
         with self._lock:
-            keys = self._groups.get(group, ())
-            found = [self._ahead[key].record if key in self._ahead else self._watched.get(key) for key in keys]
-            return [record for record in found if record is not None]
+            return list(self._indexer.index(name, by).values())
 
     def learn(self, record: RecordT) -> None:
         """Keep the record of a reply, unless the watch or another reply is as new."""
@@ -164,28 +217,28 @@ class Cache(Generic[RecordT]):
             ahead = self._ahead.get(key_of(record))
             if version > max(self._version, ahead.version if ahead else 0):
                 self._ahead[key_of(record)] = _Ahead(version, record, self._listings)
-                self._file([record])
+                self._index(key_of(record))
 
     def amend(self, record: RecordT) -> None:
         """Replace the record of an object by another one of the same version, unless a newer one is known."""
         key = key_of(record)
         with self._lock:
-            ahead = self._ahead.get(key)
-            known = ahead.record if ahead else self._watched.get(key)
+            ahead, known = self._ahead.get(key), self._newest(key)
             if known is None or (known.uid, known.resource_version) != (record.uid, record.resource_version):
                 return
             if ahead:
                 self._ahead[key] = replace(ahead, record=record)
             else:
                 self._watched[key] = record
+            self._index(key)
 
     def forget(self, key: Key, uid: str) -> None:
         """Hide an object that was deleted according to a reply, until the watch reports it again."""
         with self._lock:
-            ahead = self._ahead.get(key)
-            known = ahead.record if ahead else self._watched.get(key)
+            known = self._newest(key)
             if known is not None and known.uid == uid:
                 self._ahead[key] = _Ahead(parse_version(known.resource_version), None, self._listings)
+                self._index(key)
 
     @property
     def complete(self) -> bool:
@@ -229,7 +282,7 @@ class Cache(Generic[RecordT]):
         """Forget all records, without changes: they describe another cluster. Require a list that begins after this."""
         with self._lock:
             self._watched, self._ahead, self._version, self._last = {}, {}, 0, None
-            self._groups = defaultdict(set)
+            self._indexer = Indexer(self._functions)
             self._needed = self._listings + 1
 
     def begin_listing(self) -> None:
@@ -262,8 +315,8 @@ class Cache(Generic[RecordT]):
                     if ahead.listing == self._listings and ahead.version > self._version
                 },
             )
-            self._groups = defaultdict(set)
-            self._file([*fresh.values(), *(ahead.record for ahead in self._ahead.values() if ahead.record is not None)])
+            self._indexer = Indexer(self._functions)
+            self._index(*self._watched, *self._ahead)
             passed = [ahead.record for key, ahead in before.items() if key not in self._ahead and key not in known]
         return [Change(record, None) for record in passed if record is not None] + changes
 
@@ -275,7 +328,7 @@ class Cache(Generic[RecordT]):
             fresh = {key_of(record): record}
             old = self._watched.get(key_of(record))
             self._watched.update(fresh)
-            self._file([record])
+            self._index(key_of(record))
         return _compare({key_of(record): old} if old is not None else {}, fresh)
 
     def remove(self, record: RecordT) -> list[Change[RecordT]]:
@@ -284,20 +337,8 @@ class Cache(Generic[RecordT]):
             self._reach(key_of(record), record)
             self._last = _last_change(record, is_removal=True)
             old = self._watched.pop(key_of(record), None)
-            self._leave(record)
+            self._index(key_of(record))
         return [Change(old, None)] if old is not None else []
-
-    def _file(self, records: Iterable[RecordT]) -> None:
-        if self._group_of:
-            for record in records:
-                self._groups[self._group_of(record)].add(key_of(record))
-
-    def _leave(self, record: RecordT) -> None:
-        if self._group_of and key_of(record) not in self._ahead:
-            group = self._group_of(record)
-            self._groups[group].discard(key_of(record))
-            if not self._groups[group]:
-                del self._groups[group]
 
     def _reach(self, key: Key, record: RecordT) -> None:
         version = parse_version(record.resource_version)
@@ -316,6 +357,7 @@ class Cache(Generic[RecordT]):
             ]
             for key in passed:
                 del self._ahead[key]
+            self._index(*passed)
 
 
 def key_of(record: Record) -> Key:

@@ -15,7 +15,7 @@ and the object that changed last with how it was known. Unless both allow the wa
 listed again.
 
 Not here: which record is newer (cache.py), bytes to lines (client.py), what the objects mean (`observe`), and single
-objects (`observe.following.object_follower`).
+objects (`observe.following`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,17 @@ from http import HTTPStatus
 from typing import Any, Generic
 
 from rukpak.api.bounds import clamp_wait
-from rukpak.controller.kube.cache import Cache, Change, Continuity, Key, RecordT, Trace, key_of, make_trace
+from rukpak.controller.kube.cache import (
+    Cache,
+    Change,
+    Continuity,
+    IndexFunctions,
+    Key,
+    RecordT,
+    Trace,
+    key_of,
+    make_trace,
+)
 from rukpak.controller.kube.client import DEFAULT_TIMEOUT, PAGE_ITEMS, Client, LineStream, Page
 from rukpak.controller.kube.encoding import JSON, METADATA, decode
 from rukpak.controller.kube.errors import UNREACHABLE, ApiError, status_error
@@ -246,7 +256,7 @@ class Reflector(Generic[RecordT]):
         label_selector: selects objects by label.
         field_selector: selects objects by field.
         metadata: whether to request PartialObjectMetadata.
-        group_of: returns the group of a record for `records_of`, which namespace and name determine.
+        functions: of the indexes of the cache.
         on_change: gets (old, new) on the thread of the reflector; keep it short. It reports the history of the watch:
             a learned record only once the watch confirms it, with `old` as last reported.
         on_synced: called on that thread when the first list is complete, and each list that `refresh` requires.
@@ -263,7 +273,7 @@ class Reflector(Generic[RecordT]):
         label_selector: str = "",
         field_selector: str = "",
         metadata: bool = False,
-        group_of: Callable[[RecordT], str] | None = None,
+        functions: IndexFunctions[RecordT] | None = None,
         on_change: Callable[[RecordT | None, RecordT | None], None] = lambda old, new: None,  # noqa: ARG005
         on_synced: Callable[[], None] = lambda: None,
         on_failed: Callable[[], None] = lambda: None,
@@ -279,7 +289,8 @@ class Reflector(Generic[RecordT]):
         self._client = client
         self._relist_seconds = client.relist_seconds
         self._pace = pace
-        self._cache: Cache[RecordT] = Cache(group_of)
+        self.cache: Cache[RecordT] = Cache(functions)
+        """The records."""
         self._version = ""
         self._relist_at = 0.0
         self._ends_at = 0.0
@@ -314,13 +325,13 @@ class Reflector(Generic[RecordT]):
 
     def refresh(self) -> None:
         """List again now. Until that is complete, the collection is not synced, and its records remain."""
-        self._cache.outdate()
+        self.cache.outdate()
         self.last_error = None
         self._interrupt()
 
     def drop(self) -> None:
         """Forget all records now, without telling, and list again: the cluster is another one than known."""
-        self._cache.drop()
+        self.cache.drop()
         self.refresh()
 
     def _interrupt(self) -> None:
@@ -356,36 +367,12 @@ class Reflector(Generic[RecordT]):
     @property
     def synced(self) -> bool:
         """Whether a list has been completed, since the last call of `refresh` if there was one."""
-        return self._cache.complete
+        return self.cache.complete
 
     @property
     def settled(self) -> bool:
         """Whether it is synced, or listing currently fails."""
         return self.synced or self.last_error is not None
-
-    def get(self, key: Key) -> RecordT | None:
-        """Return the newest known record of an object."""
-        return self._cache.get(key)
-
-    def records(self) -> list[RecordT]:
-        """Return all records, in no order."""
-        return self._cache.records()
-
-    def records_of(self, group: str) -> list[RecordT]:
-        """Return the records of a group, in no order."""
-        return self._cache.records_of(group)
-
-    def learn(self, record: RecordT) -> None:
-        """Keep the record of a reply to a write if it is newer. The object must match the selectors."""
-        self._cache.learn(record)
-
-    def amend(self, record: RecordT) -> None:
-        """Replace the record of an object by another one of the same version, unless a newer one is known."""
-        self._cache.amend(record)
-
-    def forget(self, key: Key, uid: str) -> None:
-        """Hide an object that was deleted according to a reply (a Status, not an object)."""
-        self._cache.forget(key, uid)
 
     def _run(self) -> None:
         failures, expired = 0, False
@@ -422,7 +409,7 @@ class Reflector(Generic[RecordT]):
 
     def _note(self, error: ApiError) -> None:
         is_news = self.last_error is None
-        if self._cache.is_current:  # else it is about what was known before the last call of `refresh`
+        if self.cache.is_current:  # else it is about what was known before the last call of `refresh`
             self.last_error = error
         self._log_failure(error, is_first=is_news)
         if error.status == HTTPStatus.GONE:
@@ -431,7 +418,7 @@ class Reflector(Generic[RecordT]):
             self._version = ""
             self.denied = " ".join(error.message.split()) if error.reason else f"{self.path} is not served"
             if error.status == HTTPStatus.NOT_FOUND:
-                self._report(self._cache.replace({}, ""))  # a kind that is not served has no objects
+                self._report(self.cache.replace({}, ""))  # a kind that is not served has no objects
         if is_news and not self.synced:
             self._call(self._on_failed)
 
@@ -454,7 +441,7 @@ class Reflector(Generic[RecordT]):
         if continues:
             self._watch(seconds)
             return
-        self._cache.begin_listing()
+        self.cache.begin_listing()
         streams = self._streaming_lists and not self._falls_back
         if streams and (stream := self._collection.open_list(seconds, self._pace.slack)):
             self._list_and_watch(stream, seconds)
@@ -466,18 +453,18 @@ class Reflector(Generic[RecordT]):
         if self.last_error is None and now >= self._ends_at - 1:
             return True
         try:
-            version, found = self._collection.read_state(self._cache.last_key)
+            version, found = self._collection.read_state(self.cache.last_key)
         except ApiError as error:
             if error.status == HTTPStatus.BAD_REQUEST:
                 return False
             raise
-        continuity = self._cache.compare_last(found)
-        if self._cache.went_back(version) or continuity is Continuity.OLDER:
+        continuity = self.cache.compare_last(found)
+        if self.cache.went_back(version) or continuity is Continuity.OLDER:
             self._note_restored(version)
         return self.synced and continuity is Continuity.SAME
 
     def _note_restored(self, version: str) -> None:
-        self._cache.outdate()
+        self.cache.outdate()
         log.warning("resourceVersion went back, listing again", extra={"path": self.path, "version": version})
         self._call(self._client.on_restored)
 
@@ -502,7 +489,7 @@ class Reflector(Generic[RecordT]):
 
     @property
     def _interrupted(self) -> bool:
-        return self._stopping.is_set() or not self._cache.is_current
+        return self._stopping.is_set() or not self.cache.is_current
 
     def _take_list(self, events: Iterator[Event]) -> None:
         started, listed = time.monotonic(), None
@@ -524,14 +511,14 @@ class Reflector(Generic[RecordT]):
         self._expect(self._pace.watch[1] + self._pace.slack + sum(DEFAULT_TIMEOUT))
 
     def _replace(self, fresh: dict[Key, RecordT], version: str) -> None:
-        if self._cache.went_back(version) or self._cache.is_newer_than(fresh):
+        if self.cache.went_back(version) or self.cache.is_newer_than(fresh):
             self._note_restored(version)
-        self._report(self._cache.replace(fresh, version))
+        self._report(self.cache.replace(fresh, version))
         self._version, self._falls_back = version, False
         self.denied = ""
         self.last_error = None
         was_synced = self.synced
-        self._cache.end_listing()
+        self.cache.end_listing()
         if self.synced and not was_synced:
             self._call(self._on_synced)
 
@@ -551,17 +538,17 @@ class Reflector(Generic[RecordT]):
 
     def _take(self, kind: str, value: dict[str, Any]) -> None:
         if kind == "BOOKMARK":
-            self._cache.advance(value["metadata"]["resourceVersion"])
+            self.cache.advance(value["metadata"]["resourceVersion"])
             return
         record = self._learned(value) or self._make(value)
         if record is not None:
-            self._report(self._cache.remove(record) if kind == "DELETED" else self._cache.put(record))
+            self._report(self.cache.remove(record) if kind == "DELETED" else self.cache.put(record))
 
     def _learned(self, value: dict[str, Any]) -> RecordT | None:
         # Every apply of ours is followed by its event.
         about = value["metadata"]
         # Of a full object, a reply contains less than the event.
-        known = self._cache.get((about.get("namespace", ""), about["name"])) if self._collection.metadata else None
+        known = self.cache.get((about.get("namespace", ""), about["name"])) if self._collection.metadata else None
         seen = (about["uid"], about["resourceVersion"])
         return known if known is not None and (known.uid, known.resource_version) == seen else None
 

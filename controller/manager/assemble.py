@@ -40,7 +40,7 @@ from rukpak.controller.manager.reviews import Reviewer
 from rukpak.controller.manager.serving import METRICS, PROBES, Address, ListenError, Protection, Reply, Server
 from rukpak.controller.manager.workers import Dispatcher, Workers
 from rukpak.controller.observe.explanations import Explainer
-from rukpak.controller.observe.following import GrantWatches, ObjectFollower, Topic
+from rukpak.controller.observe.following import ObjectFollower, Topic
 from rukpak.controller.observe.watches import Watches
 from rukpak.controller.processes.memory_limit import MemoryLimit
 from rukpak.controller.processes.programs import Mechanisms
@@ -98,7 +98,7 @@ def assemble(settings: Settings) -> Manager:
     client, metrics, policy = process.client, process.metrics, settings.accounts()
 
     def _share(name: str) -> str:
-        found = services.watches.outline(name)
+        found = services.watches.deployments.outline(name)
         return share_of(policy.complete(found)) if found else ""  # deleted or unreadable: done quickly
 
     queue = WorkQueue(workers=settings.workers, share=_share, on_waited=metrics.waited, on_worked=metrics.worked)
@@ -111,6 +111,7 @@ def assemble(settings: Settings) -> Manager:
             Topic.ACCOUNTS: dispatcher.ended,
             Topic.CONTESTED: dispatcher.contested_changed,
             Topic.DEPENDENCIES: dispatcher.deployment_changed,
+            Topic.RIGHTS: dispatcher.rights_changed,
         },
     )
     events = EventRecorder(client, f"{names.GROUP}/rukpak")
@@ -225,10 +226,10 @@ def _make_services(
         ),
         large=LargeRevisions(process.admission, process.limits, dispatcher.ended),
         signatures=settings.signatures(),
-        accounts=Accounts(client, accounts, follower, GrantWatches(client, dispatcher.rights_changed)),
+        accounts=Accounts(client, accounts, follower),
         follower=follower,
         dependencies=DependencyReader(client, discovery, watches),
-        writer=StatusWriter(client, watches, events),
+        writer=StatusWriter(client, watches.deployments, events),
         sources=SourceServices(
             builder=builder,
             background=background,
@@ -239,7 +240,7 @@ def _make_services(
         objects=ObjectServices(
             applier=applier,
             remover=Remover(client, discovery, applier.pool, watches.served.at_storage_version),
-            hook_runner=HookRunner(client, discovery, watches),
+            hook_runner=HookRunner(client, discovery, watches.objects),
             explainer=Explainer(client, dispatcher.health_explained),
             observer=process.metrics,
         ),
@@ -274,11 +275,11 @@ def _watch_revisions(process: _Process, watches: Watches, dispatcher: Dispatcher
                 dispatcher.deployment_changed(name)
 
     def _damaged(name: str) -> None:
-        found = watches.outline(name)
+        found = watches.deployments.outline(name)
         _reconcile_damaged([found] if found else [])
 
     secrets = RevisionSecrets(
-        process.client, process.settings.namespace, _damaged, lambda: _reconcile_damaged(watches.outlines())
+        process.client, process.settings.namespace, _damaged, lambda: _reconcile_damaged(watches.deployments.outlines())
     )
     watches.include(secrets.reflector)
     return secrets
@@ -307,7 +308,7 @@ def _measure(process: _Process, services: Services, queue: WorkQueue, elected: t
             queue=queue.stats,
             workers=settings.workers,
             leading=elected.is_set,
-            deployments=services.watches.outlines,
+            deployments=services.watches.deployments.outlines,
             store_bytes=process.store.bytes_used,
             preparations=services.sources.background.counts,
             version=version("rukpak"),

@@ -109,7 +109,7 @@ class Manager:
         if stop.is_set():
             return
         self.workers.start()
-        while not watches.synced:
+        while not watches.deployments.synced:
             if stop.wait(0.2):
                 return
         self.sweeper.run()

@@ -128,7 +128,7 @@ class Probes:
         """Return why the API server does not respond, as known without a request; empty if it does."""
         if not self._server.is_silent:
             return ""
-        error = (self._election and self._election.last_error) or self._watches.last_error
+        error = (self._election and self._election.last_error) or self._watches.deployments.reflector.last_error
         return _describe(error) if error else ""
 
 

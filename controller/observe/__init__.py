@@ -3,10 +3,10 @@
 In: lists, watches and replies to our own writes. Out: records, verdicts on health, and the names of the
 BundleDeployments to reconcile. Not here: what to do about it (`apply`, `reconcile`).
 
-    watches          START HERE: everything that a pass asks; connects the modules below
-    deployments      the latest known BundleDeployments
+    watches          START HERE: connects the modules below, which answer what a pass asks
+    deployments      the latest known BundleDeployments, indexed by the others that they name
     relations        which of them depend on which, or take over objects of which
-    kinds            managed objects: watched kinds, objects by owner
+    kinds            managed objects by owner, and the watched kinds that BundleDeployments need
     records          the part of a managed object that is kept, and what has changed since a reader last looked
     definitions      CustomResourceDefinitions and StorageClasses, on which health depends
 

@@ -25,6 +25,8 @@ _REPORTED = ("conditions", "observedGeneration")
 # What the API server says of the first name that it does not accept.
 _TAKEN = re.compile(r'"([^"]+)" is already in use')
 STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False)
+KIND, GROUP = "kind", "group"
+"""Indexes of definitions by what they define, and by its group."""
 _DEFAULT_MARKS = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
 
 
@@ -62,29 +64,23 @@ class Definitions:
         changed: Callable[[Definition | None, Definition | None], None],
         settled: Callable[[], None],
     ) -> None:
-        self._changed = changed
-        self._by_kind: dict[tuple[str, str], Definition] = {}
-        self._served: dict[tuple[str, str], tuple[str, frozenset[str]]] = {}
-        """By group and kind: the definition, and the versions that it serves."""
-        self._lock = threading.Lock()
         self.reflector = Reflector[Definition](
             client,
             DEFINITIONS.path(),
             project=make_definition,
-            on_change=self._note,
+            functions={KIND: lambda each: (each.kind,), GROUP: lambda each: (each.kind[0],)},
+            on_change=changed,
             on_synced=settled,
             on_failed=settled,
         )
 
     def of(self, group: str, kind: str) -> Definition | None:
-        """Return the definition of a kind."""
-        with self._lock:
-            return self._by_kind.get((group, kind))
+        """Return the definition of a kind that is served at its storage version."""
+        return next((each for each in self.reflector.cache.index(KIND, (group, kind)) if each.resource), None)
 
     def is_withdrawn(self, group: str, version: str, kind: str) -> bool:
         """Return whether a kind is served at other versions only."""
-        with self._lock:
-            _, served = self._served.get((group, kind), ("", frozenset()))
+        served = frozenset().union(*(each.served for each in self.reflector.cache.index(KIND, (group, kind))))
         return bool(served) and version not in served
 
     def reports_status(self, group: str, version: str, kind: str) -> bool | None:
@@ -97,26 +93,14 @@ class Definitions:
         group, conflict = text(manifest, "spec", "group"), _TAKEN.fullmatch(verdict.message)
         if conflict is None or text(manifest, "kind") != DEFINITIONS.kind:
             return verdict
-        with self._lock:
-            others = [each for each in self._by_kind.values() if each.kind[0] == group]
-        own = text(manifest, "metadata", "name")
-        holder = next((each.name for each in others if each.name != own and conflict[1] in each.names), "")
+        own, others = text(manifest, "metadata", "name"), self.reflector.cache.index(GROUP, group)
+        holder = next(
+            (each.name for each in others if each.resource and each.name != own and conflict[1] in each.names), ""
+        )
         if not holder:
             return verdict
         remedy = f'by CustomResourceDefinition "{holder}"; delete that one, or choose other names'
         return replace(verdict, message=f"{verdict.message} {remedy}")
-
-    def _note(self, old: Definition | None, new: Definition | None) -> None:
-        with self._lock:
-            if old and (known := self._by_kind.get(old.kind)) and known.name == old.name:
-                del self._by_kind[old.kind]
-            if old and self._served.get(old.kind, ("",))[0] == old.name:
-                del self._served[old.kind]
-            if new and new.served:
-                self._served[new.kind] = (new.name, new.served)
-            if new and new.resource:
-                self._by_kind[new.kind] = new
-        self._changed(old, new)
 
 
 def _accepted_names(manifest: Mapping[str, Any]) -> frozenset[str]:
@@ -192,12 +176,12 @@ class StorageClasses:
         """Return a StorageClass, the default one for None; None if StorageClasses cannot be read."""
         if not self.reflector.synced:
             return None
-        known = self.reflector.get(("", name)) if name else self._default()
+        known = self.reflector.cache.get(("", name)) if name else self._default()
         return StorageClassInfo(volume_binding_mode=known.binding_mode if known else None)
 
     def _default(self) -> _Class | None:
         # The newest one, as the API server does.
-        defaults = [each for each in self.reflector.records() if each.is_default]
+        defaults = [each for each in self.reflector.cache.records() if each.is_default]
         return max(defaults, key=lambda each: (each.created, each.name), default=None)
 
     def _note(self, old: _Class | None, new: _Class | None) -> None:

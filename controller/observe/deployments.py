@@ -16,7 +16,7 @@ import marshal
 import re
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -32,6 +32,16 @@ from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.resources import DEPLOYMENTS, read_kinds
 from rukpak.controller.kube.shard import DEFAULT_SHARD, Shard, shard_of
 from rukpak.controller.kube.watch import Pace, Reflector
+from rukpak.controller.observe.relations import (
+    DEPENDENTS,
+    INDEX_FUNCTIONS,
+    TAKERS,
+    Dependency,
+    dependency_of,
+    find_dependents,
+    find_parties,
+    party_of,
+)
 from rukpak.controller.untrusted import strings
 
 log = logging.getLogger(__name__)
@@ -85,8 +95,12 @@ class SeenDeployment:
         return usable(read(marshal.loads(zlib.decompress(self.packed))))  # noqa: S302
 
 
+def _index_by(function: Callable[[BundleDeployment], Collection[str]]) -> Callable[[SeenDeployment], Collection[str]]:
+    return lambda seen: function(seen.outline) if seen.outline else ()
+
+
 class SeenDeployments:
-    """Thread-safe: all BundleDeployments, watched.
+    """Thread-safe: all BundleDeployments, watched, and indexed by the others that they name.
 
     Args:
         changed: gets the old and the new state of one, on the thread of the watch.
@@ -101,7 +115,7 @@ class SeenDeployments:
         synced: Callable[[], None],
         shard: Shard = DEFAULT_SHARD,
     ) -> None:
-        self._client, self._changed, self._shard = client, changed, shard
+        self._client, self._changed, self.shard = client, changed, shard
         self._as_of: dict[str, float] = {}
         """By name, when the last request for one was sent, in monotonic seconds."""
         self._orphaned: dict[str, str] = {}
@@ -110,6 +124,7 @@ class SeenDeployments:
             client,
             DEPLOYMENTS.path(),
             project=self._make_seen,
+            functions={name: _index_by(function) for name, function in INDEX_FUNCTIONS.items()},
             on_change=self._note,
             on_synced=synced,
             on_failed=self._note_failure,
@@ -117,7 +132,7 @@ class SeenDeployments:
         )
 
     def _make_seen(self, manifest: dict[str, Any]) -> SeenDeployment:
-        return make_seen(manifest, self._shard)
+        return make_seen(manifest, self.shard)
 
     def _note_failure(self) -> None:
         error = self.reflector.last_error
@@ -132,6 +147,11 @@ class SeenDeployments:
             self._orphaned[new.name] = new.uid
         self._changed(old, new)
 
+    @property
+    def synced(self) -> bool:
+        """Whether all are known."""
+        return self.reflector.synced
+
     def was_orphaned(self, name: str, uid: str) -> bool:
         """Whether it has had the finalizer that asks the garbage collector to keep its objects (`--cascade=orphan`).
 
@@ -140,17 +160,69 @@ class SeenDeployments:
         return self._orphaned.get(name) == uid
 
     def get(self, name: str) -> SeenDeployment | None:
-        """Return a BundleDeployment of any shard; None if there is none."""
-        return self.reflector.get(("", name))
+        """Return what is kept of a BundleDeployment of any shard; None if it does not exist."""
+        return self.reflector.cache.get(("", name))
+
+    def find(self, name: str) -> BundleDeployment | None:
+        """Return the latest known state of a BundleDeployment of the shard.
+
+        None if it does not exist, has moved to another shard, or cannot be read.
+        """
+        seen = self.get(name)
+        return seen.deployment if seen and seen.served else None
+
+    def outline(self, name: str) -> BundleDeployment | None:
+        """Return a BundleDeployment of any shard, with the status on the cluster; for frequent use.
+
+        Without `config` and parameters if it is large or of another shard. None if it does not exist or cannot be read.
+        """
+        seen = self.get(name)
+        return seen.outline if seen else None
+
+    def outlines(self) -> list[BundleDeployment]:
+        """Return the outlines of all BundleDeployments of the shard that can be read, in no order."""
+        return [seen.outline for seen in self.reflector.cache.records() if seen.served and seen.outline]
+
+    def names(self) -> set[str]:
+        """Return the names of all BundleDeployments of the shard, including unreadable ones."""
+        return {seen.name for seen in self.reflector.cache.records() if seen.served}
+
+    def exists(self, name: str, uid: str) -> bool:
+        """Return whether a BundleDeployment with this name and UID exists, of whatever shard."""
+        seen = self.get(name)
+        return seen is not None and seen.uid == uid
+
+    def dependency(self, name: str) -> Dependency | None:
+        """Return what others need to know of a BundleDeployment of any shard; None if it does not exist."""
+        seen = self.get(name)
+        return dependency_of(seen.outline and usable(seen.outline)) if seen else None
+
+    def dependents(self, name: str) -> list[str]:
+        """Return the names of the BundleDeployments that depend on one and stay, in order."""
+        found = self.reflector.cache.index(DEPENDENTS, name)
+        return sorted(each.name for each in found if each.outline and not each.outline.metadata.deletion_timestamp)
+
+    def takers(self, name: str) -> list[str]:
+        """Return the names of the BundleDeployments that take over objects of one, in order."""
+        return self._find_by(TAKERS, name)
+
+    def _find_by(self, index: str, name: str) -> list[str]:
+        return sorted(each.name for each in self.reflector.cache.index(index, name))
+
+    def find_concerned(self, old: SeenDeployment | None, new: SeenDeployment | None) -> tuple[set[str], set[str]]:
+        """Return whom a change of one concerns: those that wait for it, and the parties of a hand-over."""
+        name = next(each.name for each in (old, new) if each)
+        dependency, dependency_now = (dependency_of(each.outline) if each else None for each in (old, new))
+        party, party_now = (party_of(each.outline) if each and each.outline else None for each in (old, new))
+        return (
+            find_dependents(name, dependency, dependency_now, lambda each: self._find_by(DEPENDENTS, each)),
+            find_parties(name, party, party_now, lambda each: self._find_by(TAKERS, each)),
+        )
 
     def is_foreign(self, name: str) -> bool:
         """Whether a BundleDeployment belongs to another shard; False for one that does not exist."""
         seen = self.get(name)
         return seen is not None and not seen.served
-
-    def served(self) -> list[SeenDeployment]:
-        """Return those of the shard, in no order, including unreadable ones."""
-        return [seen for seen in self.reflector.records() if seen.served]
 
     def checks_of(self, name: str) -> tuple[HealthCheck, ...]:
         """Return the health checks of one."""
@@ -159,23 +231,27 @@ class SeenDeployments:
 
     def all_checks(self) -> list[HealthCheck]:
         """Return the health checks of all that are served."""
-        return [check for seen in self.reflector.records() for check in seen.checks]
+        return [check for seen in self.reflector.cache.records() for check in seen.checks]
 
     def changed_checks(self, old: SeenDeployment | None, new: SeenDeployment) -> list[HealthCheck]:
         """Return the health checks that were added or removed; `new` may be older than the latest known state."""
         before, now = old.checks if old else (), self.checks_of(new.name)
         return [check for check in (*new.checks, *before) if (check in now) != (check in before)]
 
-    def confirm(self, name: str, seconds: float) -> None:
-        """Read a BundleDeployment, unless the last request for it was sent in these last seconds.
+    def confirm(self, name: str, seconds: float) -> BundleDeployment | None:
+        """Return the outline of a BundleDeployment as the API server had it so many seconds ago at most.
 
-        A watch may be silent, or behind: this is how it is on the API server.
+        A watch may be silent, or behind: it is read, unless the reply to a write is as new.
 
         Raises: ApiError.
         """
         now = time.monotonic()
-        if now - self._as_of.get(name, -seconds) < seconds:
-            return
+        if now - self._as_of.get(name, -seconds) >= seconds:
+            self._read(name, now)
+        outline = self.outline(name)
+        return usable(outline) if outline else None
+
+    def _read(self, name: str, now: float) -> None:
         try:
             self.learn(self._client.get(DEPLOYMENTS.path(name=name)).value, now)
         except ApiError as error:
@@ -185,7 +261,7 @@ class SeenDeployments:
                 self.learn_gone(name, known.uid)
 
     def learn(self, manifest: Mapping[str, Any], sent: float | None = None) -> None:
-        """Keep the state in a reply, if it is newer.
+        """Keep the state in a reply to a write, if it is newer.
 
         Args:
             manifest: in the reply.
@@ -194,11 +270,11 @@ class SeenDeployments:
         seen = self._make_seen(dict(manifest))
         if sent is not None:
             self._as_of[seen.name] = sent
-        self.reflector.learn(seen)
+        self.reflector.cache.learn(seen)
 
     def learn_gone(self, name: str, uid: str) -> None:
         """Forget the one with this name and UID: it is gone according to the reply to a write."""
-        self.reflector.forget(("", name), uid)
+        self.reflector.cache.forget(("", name), uid)
 
 
 def make_seen(manifest: dict[str, Any], shard: Shard = DEFAULT_SHARD) -> SeenDeployment:

@@ -66,6 +66,8 @@ class Topic(Enum):
     """Wanted objects that have another owner or are being deleted."""
     DEPENDENCIES = auto()
     """Objects that are waited for, other than BundleDeployments."""
+    RIGHTS = auto()
+    """All roles and bindings: any may grant what is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +117,9 @@ class ObjectFollower:
         self._watches = Shares(watches)
         self._poller = _Poller(pace, client.supervisor)
         self._followed: dict[str, dict[tuple[Topic, ObjectReference], _Followed]] = {}
+        self._lacking: set[str] = set()
+        """BundleDeployments that follow rights."""
+        self._grants: list[Reflector[Trace]] = []
         self._lock = threading.Lock()
 
     def followed(self, name: str, topic: Topic) -> Collection[ObjectReference]:
@@ -138,7 +143,7 @@ class ObjectFollower:
             kept = {key: each for key, each in before.items() if key[0] is not topic or key[1] in objects}
             ended = [each for key, each in before.items() if key not in kept]
             started = {
-                (topic, reference): self._open(reference, seen, partial(self._handlers[topic], name), share)
+                (topic, reference): self._open(reference, partial(self._handlers[topic], name), share)
                 for reference, seen in objects.items()
                 if seen is not None and (topic, reference) not in kept
             }
@@ -149,57 +154,138 @@ class ObjectFollower:
             if seen is not None:
                 current[topic, reference].expect(seen)
         for each in started.values():
-            each.source.start()
+            if each.reflector:
+                each.reflector.start()
+            else:
+                self._poller.add(each)
 
-    def release(self, name: str) -> None:
+    def follow_rights(self, name: str, *, lacks: bool) -> None:
+        """Have a BundleDeployment follow all roles and bindings while it lacks permissions."""
+        with self._lock:
+            is_new, begins = lacks and name not in self._lacking, lacks and not self._lacking
+            (self._lacking.add if lacks else self._lacking.discard)(name)
+            ended: list[Reflector[Trace]] = []
+            if begins:
+                self._grants = [self._watch_grants(resource) for resource in RESOURCES]
+            elif not self._lacking:
+                ended, self._grants = self._grants, []
+            started = self._grants if begins else []
+        for reflector in started:
+            reflector.start()
+        for reflector in ended:
+            reflector.stop()
+        if is_new and not begins:
+            self._handlers[Topic.RIGHTS](name)  # it may have missed a change between the refusal and now
+
+    def _watch_grants(self, resource: Resource) -> Reflector[Trace]:
+        # The first list may contain what was granted since the refusal, so its completion counts as a change.
+        reflector = Reflector[Trace](
+            self._client,
+            resource.path(),
+            metadata=True,
+            project=make_trace,
+            on_change=lambda _old, _new: self._grants_changed() if reflector.synced else None,
+            on_synced=self._grants_changed,
+        )
+        return reflector
+
+    def _grants_changed(self) -> None:
+        with self._lock:
+            lacking = sorted(self._lacking)
+        for name in lacking:
+            self._handlers[Topic.RIGHTS](name)
+
+    def forget(self, name: str) -> None:
         """Follow nothing for a BundleDeployment any more."""
         with self._lock:
             ended = self._followed.pop(name, {})
         self._stop(ended.values())
+        self.follow_rights(name, lacks=False)
 
     def drop(self) -> None:
         """Forget all records, and read the objects again: the cluster is in another state than known."""
         with self._lock:
             followed = [each for objects in self._followed.values() for each in objects.values()]
         for each in followed:
-            each.source.drop()
+            each.drop()
 
-    def _open(self, reference: ObjectReference, seen: Seen, changed: Callable[[], None], share: str) -> _Followed:
-        followed = _Followed(reference, seen, changed, share)
+    def _open(self, reference: ObjectReference, changed: Callable[[], None], share: str) -> _Followed:
         client = self._client.acting_as(User(reference.user) if reference.user else None)
+        followed = _Followed(client, reference, changed, share)
         if self._watches.take(share):
-            followed.source = Reflector(
-                client,
-                reference.resource.path(reference.namespace),
-                field_selector=f"metadata.name={reference.name}",
-                metadata=True,
-                project=followed.project,
-                on_change=followed.compare,
-                on_synced=followed.note_synced,
-            )
-        else:
-            followed.source = _Polled(client, followed, self._poller)
+            followed.watch()
         return followed
 
     def _stop(self, ended: Iterable[_Followed]) -> None:
         for each in ended:
-            each.source.stop()
-            if isinstance(each.source, Reflector):
+            if each.reflector:
+                each.reflector.stop()
                 with self._lock:
                     self._watches.give_back(each.share)
+            else:
+                self._poller.remove(each)
 
 
 class _Followed:
-    """An object that is followed for one BundleDeployment, and how its pass saw it."""
+    """An object that is followed for one BundleDeployment, and how its pass saw it: watched or polled."""
 
-    source: Reflector[Trace | Record] | _Polled
+    def __init__(self, client: Client, reference: ObjectReference, changed: Callable[[], None], share: str) -> None:
+        self._client, self._reference, self._changed, self.share = client, reference, changed, share
+        self._seen: Seen = ""
+        self.reflector: Reflector[Trace | Record] | None = None
+        """None: it is polled."""
+        self.cache: Cache[Trace | Record] = Cache()
+        """The object, if it is known to exist."""
 
-    def __init__(self, reference: ObjectReference, seen: Seen, changed: Callable[[], None], share: str) -> None:
-        self.reference, self.share = reference, share
-        self._seen, self._changed = seen, changed
+    def watch(self) -> None:
+        """Have it watched, once the reflector is started; it is polled otherwise."""
+        self.reflector = Reflector(
+            self._client,
+            self._reference.resource.path(self._reference.namespace),
+            field_selector=f"metadata.name={self._reference.name}",
+            metadata=True,
+            project=self._project,
+            on_change=self.compare,
+            on_synced=self._note_synced,
+        )
+        self.cache = self.reflector.cache
 
-    def project(self, manifest: dict[str, Any]) -> Trace | Record:
-        """Return as much of the object as decides whether it is as it was seen."""
+    def drop(self) -> None:
+        """Forget the object, and read it again."""
+        if self.reflector:
+            self.reflector.drop()
+        else:
+            self.cache.drop()
+
+    def poll(self) -> None:
+        """Send one request, and report changes; a failed one is retried in its turn."""
+        path = self._reference.resource.path(self._reference.namespace, self._reference.name)
+        self.cache.begin_listing()
+        try:
+            reply = self._client.request("GET", path, accept=METADATA, timeout=TIMEOUT)
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                self._take(None)
+            return
+        self._take(self._project(reply.value))
+
+    def _take(self, record: Trace | Record | None) -> None:
+        known = self._known
+        if record is not None:
+            changes = self.cache.put(record)
+        elif known is not None:
+            changes = self.cache.remove(known) or [Change(known, None)]
+        else:
+            changes = []
+        for change in changes:
+            self.compare(change.old, change.new)
+        was_complete = self.cache.complete
+        self.cache.end_listing()
+        if self.cache.complete and not was_complete:
+            self._note_synced()
+
+    def _project(self, manifest: dict[str, Any]) -> Trace | Record:
+        # As much as decides whether it is as it was seen.
         if isinstance(self._seen, str):
             return make_trace(manifest)
         return project(manifest, self._seen.key.group, self._seen.key.kind)
@@ -207,18 +293,18 @@ class _Followed:
     def expect(self, seen: Seen) -> None:
         """Learn how the pass saw the object; notify if it differs now."""
         self._seen = seen
-        if isinstance(seen, Record) and self.source.synced:
-            self.source.learn(seen)  # the watch may lag behind
+        if isinstance(seen, Record) and self.cache.complete:
+            self.cache.learn(seen)  # the watch may lag behind
             self.compare(None, self._known)
         elif known := self._known:
             self.compare(None, known)
 
     @property
     def _known(self) -> Trace | Record | None:
-        return self.source.get((self.reference.namespace, self.reference.name))
+        return self.cache.get((self._reference.namespace, self._reference.name))
 
-    def note_synced(self) -> None:
-        """Notify if the object was deleted before it was followed: then there will be no event."""
+    def _note_synced(self) -> None:
+        # If it was deleted before it was followed, there is no event.
         known = self._known
         if known is None or isinstance(self._seen, Record):  # which may have been judged again during the first list
             self.compare(None, known)
@@ -241,96 +327,55 @@ def _owner_inputs(record: Record) -> tuple[object, ...]:
     return (record.uid, record.deleting, *owner, record.controller_uid, record.marks)
 
 
-class _Polled:
-    """Follows by polling, as a Reflector does by a watch."""
-
-    def __init__(self, client: Client, followed: _Followed, poller: _Poller) -> None:
-        self._client, self._followed = client, followed
-        self._cache: Cache[Trace | Record] = Cache()
-        self.synced, self.share = False, followed.share
-        self.get, self.learn = self._cache.get, self._cache.learn
-        self.start, self.stop = partial(poller.add, self), partial(poller.remove, self)
-
-    def drop(self) -> None:
-        self._cache.drop()
-        self.synced = False
-
-    def poll(self) -> None:
-        """Send one request, and report changes; a failed one is retried in its turn."""
-        reference = self._followed.reference
-        path = reference.resource.path(reference.namespace, reference.name)
-        try:
-            reply = self._client.request("GET", path, accept=METADATA, timeout=TIMEOUT)
-        except ApiError as error:
-            if error.status == HTTPStatus.NOT_FOUND:
-                self._take(None)
-            return
-        self._take(self._followed.project(reply.value))
-
-    def _take(self, record: Trace | Record | None) -> None:
-        known = self.get((self._followed.reference.namespace, self._followed.reference.name))
-        if record is not None:
-            changes = self._cache.put(record)
-        elif known is not None:
-            changes = self._cache.remove(known) or [Change(known, None)]
-        else:
-            changes = []
-        for change in changes:
-            self._followed.compare(change.old, change.new)
-        if not self.synced:
-            self.synced = True
-            self._followed.note_synced()
-
-
 class _Poller:
     """Polls objects one by one, each share in turn, on a thread that ends when there is none. Thread-safe."""
 
     def __init__(self, pace: PollingPace, supervisor: Supervisor) -> None:
         self._pace, self._supervisor = pace, supervisor
-        self._lines: OrderedDict[str, OrderedDict[_Polled, float]] = OrderedDict()
+        self._lines: OrderedDict[str, OrderedDict[_Followed, float]] = OrderedDict()
         """Shares in order of their turns; for each its objects, least recently polled first, and when each is due."""
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
-    def add(self, polled: _Polled) -> None:
+    def add(self, followed: _Followed) -> None:
         """Start to poll an object, soon for the first time."""
         with self._changed:
-            line = self._lines.setdefault(polled.share, OrderedDict())
-            line[polled] = 0.0
-            line.move_to_end(polled, last=False)
+            line = self._lines.setdefault(followed.share, OrderedDict())
+            line[followed] = 0.0
+            line.move_to_end(followed, last=False)
             if self._thread is None:
                 self._thread = self._supervisor.thread(Kind.WATCH, "object follower", self._run)
                 self._thread.start()
             self._changed.notify()
 
-    def remove(self, polled: _Polled) -> None:
+    def remove(self, followed: _Followed) -> None:
         """Stop polling an object."""
         with self._changed:
-            line = self._lines.get(polled.share, OrderedDict())
-            line.pop(polled, None)
+            line = self._lines.get(followed.share, OrderedDict())
+            line.pop(followed, None)
             if not line:
-                self._lines.pop(polled.share, None)
+                self._lines.pop(followed.share, None)
                 self._changed.notify()
 
     def _run(self) -> None:
-        while polled := self._next():
+        while followed := self._next():
             try:
-                polled.poll()
+                followed.poll()
             except Exception:  # one object must not stop the others
-                log.exception("object not polled", extra={"share": polled.share})
+                log.exception("object not polled", extra={"share": followed.share})
             time.sleep(self._pace.between)
 
-    def _next(self) -> _Polled | None:
+    def _next(self) -> _Followed | None:
         with self._changed:
             while self._lines:
                 now = time.monotonic()
                 for share, line in self._lines.items():
-                    polled, due = next(iter(line.items()))
+                    followed, due = next(iter(line.items()))
                     if due <= now:
-                        line[polled] = now + self._pace.again
-                        line.move_to_end(polled)
+                        line[followed] = now + self._pace.again
+                        line.move_to_end(followed)
                         self._lines.move_to_end(share)
-                        return polled
+                        return followed
                 self._changed.wait(min(next(iter(line.values())) for line in self._lines.values()) - now)
             self._thread = None
             return None
@@ -366,54 +411,3 @@ def follow_contested(
 def _key_of(reference: ObjectReference) -> ObjectKey:
     resource = reference.resource
     return ObjectKey(resource.group, resource.kind, reference.namespace, reference.name)
-
-
-class GrantWatches:
-    """Thread-safe.
-
-    Args:
-        client: acts as the controller.
-        changed: called with the name of a BundleDeployment that lacks permissions when RBAC has changed.
-    """
-
-    def __init__(self, client: Client, changed: Callable[[str], None]) -> None:
-        self._client, self._changed = client, changed
-        self._lacking: set[str] = set()
-        self._reflectors: list[Reflector[Trace]] = []
-        self._lock = threading.Lock()
-
-    def update(self, name: str, *, lacks: bool) -> None:
-        """Note whether a BundleDeployment lacks permissions."""
-        started: list[Reflector[Trace]] = []
-        stopped: list[Reflector[Trace]] = []
-        with self._lock:
-            is_new = lacks and name not in self._lacking
-            (self._lacking.add if lacks else self._lacking.discard)(name)
-            if self._lacking and not self._reflectors:
-                started = self._reflectors = [self._watch(resource) for resource in RESOURCES]
-            elif self._reflectors and not self._lacking:
-                stopped, self._reflectors = self._reflectors, []
-        for reflector in started:
-            reflector.start()
-        for reflector in stopped:
-            reflector.stop()
-        if is_new and not started:
-            self._changed(name)  # it may have missed a change between the refusal and now
-
-    def _watch(self, resource: Resource) -> Reflector[Trace]:
-        # The first list may contain what was granted since the refusal, so its completion counts as a change.
-        reflector = Reflector[Trace](
-            self._client,
-            resource.path(),
-            metadata=True,
-            project=make_trace,
-            on_change=lambda _old, _new: self._notify() if reflector.synced else None,
-            on_synced=self._notify,
-        )
-        return reflector
-
-    def _notify(self) -> None:
-        with self._lock:
-            lacking = sorted(self._lacking)
-        for name in lacking:
-            self._changed(name)

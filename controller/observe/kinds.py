@@ -7,30 +7,29 @@ serve has no objects; the BundleDeployments that require it are notified when it
 When something that verdicts depend on has changed, a kind is listed again while its watch continues. The new watch
 takes over once it is synced, so that no object is unknown meanwhile.
 
-`Registry` is the state that threads share, under one lock: each of its methods is one step, sends no request, and
-notifies nobody; `ManagedKinds` does that after the step. The rest of the controller uses
-`watches.py`, and through it `ServedKinds`.
+What threads share is changed under one lock, in steps that send no request and notify nobody.
 """
 
 from __future__ import annotations
 
 import itertools
 import threading
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from rukpak.api import names
 from rukpak.controller.formats.objects import BUILT_IN_GROUPS
+from rukpak.controller.kube.cache import Indexer
 from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.resources import GroupVersionKind, Resource
 from rukpak.controller.kube.watch import Reflector
 from rukpak.controller.observe.definitions import Definition, Definitions, StorageClasses
 from rukpak.controller.observe.deployments import HealthCheck, SeenDeployments
-from rukpak.controller.observe.evaluation import Evaluations
+from rukpak.controller.observe.evaluation import Evaluations, Evaluator
 from rukpak.controller.observe.health.explain import pods_of
 from rukpak.controller.observe.health.rules import (
     NOT_EVALUATED,
@@ -43,9 +42,11 @@ from rukpak.controller.observe.health.rules import (
     needs_full_object,
 )
 from rukpak.controller.observe.health.stability import is_outdated, reported_of, rollout_of
-from rukpak.controller.observe.health.verdict import Context, Evaluate, State, Verdict
+from rukpak.controller.observe.health.verdict import Context, State, Verdict
 from rukpak.controller.observe.records import Journal, Look, ObjectKey, Record, project
 
+OWNER, KINDS = "owner", "kinds"
+"""Indexes: of objects by owner, and of BundleDeployments by the kinds that they need."""
 GroupKind = tuple[str, str]
 """API group and kind."""
 # The version of a kind whose older versions hide conditions in an annotation (controller/observe/health/README.md).
@@ -76,7 +77,7 @@ def group_kind_of(kind: GroupVersionKind) -> GroupKind:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class KindWatch:
-    """The watch of a kind. Guarded by the lock of the registry."""
+    """The watch of a kind. Guarded by the lock of `ManagedObjects`."""
 
     kind: GroupVersionKind
     resource: Resource
@@ -118,325 +119,78 @@ class KindWatch:
         return moved or (old is not None and version in old.reporting) != (version in new.reporting)
 
 
-class RequiredKinds:
-    """Not thread-safe: guarded by the lock of the registry."""
-
-    def __init__(self) -> None:
-        self._by_name: dict[str, frozenset[GroupKind]] = {}
-        self._counts: Counter[frozenset[GroupKind]] = Counter()
-        """How many BundleDeployments require each of these sets: thousands may require the same few."""
-        self._decided: set[str] = set()
-        """BundleDeployments whose kinds a pass has decided; those of the others are what their status says."""
-        self._unwatched: set[GroupKind] = set()
-
-    def of(self, name: str) -> frozenset[GroupKind]:
-        """Return the kinds that a BundleDeployment requires."""
-        return self._by_name.get(name, frozenset())
-
-    def add(self, name: str, kinds: Iterable[GroupKind]) -> None:
-        """Add kinds that a BundleDeployment requires."""
-        self.replace(name, self.of(name) | frozenset(kinds))
-
-    def replace(self, name: str, kinds: Iterable[GroupKind]) -> None:
-        """Set the kinds that a BundleDeployment requires."""
-        self._set(name, frozenset(kinds))
-        self._decided.add(name)
-
-    def prepare(self, name: str, kinds: Iterable[GroupKind]) -> None:
-        """Set the kinds that the status of a BundleDeployment names, until a pass decides."""
-        self._set(name, frozenset(kinds))
-
-    def _set(self, name: str, kinds: frozenset[GroupKind]) -> None:
-        self._remove(name)
-        self._counts[kinds] += 1
-        self._by_name[name] = kinds
-
-    def _remove(self, name: str) -> None:
-        kinds = self._by_name.pop(name, None)
-        if kinds is None:
-            return
-        self._counts[kinds] -= 1
-        if not self._counts[kinds]:
-            del self._counts[kinds]
-
-    def is_decided(self, name: str) -> bool:
-        """Return whether a pass has decided what a BundleDeployment requires."""
-        return name in self._decided
-
-    def drop(self, name: str) -> None:
-        """Remove a BundleDeployment."""
-        self._remove(name)
-        self._decided.discard(name)
-
-    def find_names(self, condition: Callable[[GroupKind], bool]) -> list[str]:
-        """Return the BundleDeployments that require a kind for which a condition is true."""
-        return [name for name, kinds in self._by_name.items() if any(condition(kind) for kind in kinds)]
-
-    def find_unrequired(self, kinds: Iterable[GroupKind]) -> list[GroupKind]:
-        """Return which of these kinds are not required, and forget unwatched kinds that are not."""
-        required: frozenset[GroupKind] = frozenset().union(*self._counts)
-        self._unwatched &= required
-        return [kind for kind in kinds if kind not in required]
-
-    def note_unwatched(self, kinds: Iterable[GroupKind]) -> None:
-        """Note that these kinds are not watched yet."""
-        self._unwatched.update(kinds)
-
-    def note_watched(self, kinds: Iterable[GroupKind]) -> None:
-        """Note that these kinds are watched."""
-        self._unwatched.difference_update(kinds)
-
-    def has_unwatched(self, name: str) -> bool:
-        """Return whether a BundleDeployment requires an unwatched kind."""
-        return not self._unwatched.isdisjoint(self.of(name))
-
-    def find_unwatched(self, group: str) -> list[str]:
-        """Return the BundleDeployments that require an unwatched kind of an API group."""
-        unwatched = {kind for kind in self._unwatched if kind[0] == group}
-        return self.find_names(unwatched.__contains__) if unwatched else []
-
-
-@dataclass(slots=True)
-class _Owned:
-    journal: Journal[ObjectKey]
-    records: dict[ObjectKey, Record] = field(default_factory=dict)
-
-
 class OwnedObjects:
-    """Not thread-safe: guarded by the lock of the registry."""
+    """Records by owner, and what has changed of each owner's. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._by_owner: dict[str, _Owned] = {}
-        """Only owners of objects."""
-        self._owners: dict[ObjectKey, str] = {}
+        self._records: Indexer[ObjectKey, Record] = Indexer({OWNER: lambda record: (record.owner,)})
+        """Only of objects that have an owner."""
+        self._journals: dict[str, Journal[ObjectKey]] = {}
+        """Only of owners that have objects."""
         self._first = 0
         """More than any number of a journal that was dropped, so that its readers read everything."""
 
     def of(self, owner: str) -> dict[ObjectKey, Record]:
         """Return a snapshot of the objects of an owner."""
-        return dict(self._records_of(owner))
+        return dict(self._records.index(OWNER, owner))
 
     def look(self, owner: str, since: int) -> Look:
-        """Return a snapshot of the objects of an owner, and what has changed since the one with this number."""
-        owned = self._by_owner.get(owner)
-        if owned is None:
-            return Look(records={}, since=since, number=self._first, changed=None)
-        number, changed = owned.journal.end, owned.journal.since(since)
-        return Look(records=dict(owned.records), since=since, number=number, changed=changed)
+        """Return such a snapshot, and what has changed since the one with this number."""
+        journal = self._journals.get(owner)
+        number, changed = (journal.end, journal.since(since)) if journal else (self._first, None)
+        return Look(records=self.of(owner), since=since, number=number, changed=changed)
 
     def find(self, key: ObjectKey) -> Record | None:
         """Return the record of an object."""
-        return self._records_of(self._owners.get(key, "")).get(key)
+        return self._records.get(key)
 
     def kinds_of(self, owner: str) -> set[GroupKind]:
         """Return the kinds of the objects of an owner."""
-        return {(key.group, key.kind) for key in self._records_of(owner)}
+        return {(key.group, key.kind) for key in self._records.index(OWNER, owner)}
 
     def of_kind(self, group_kind: GroupKind) -> set[ObjectKey]:
         """Return the keys of all objects of a kind."""
-        return {key for key in self._owners if (key.group, key.kind) == group_kind}
+        return {key for key in self._records if (key.group, key.kind) == group_kind}
 
     def put(self, key: ObjectKey, record: Record | None) -> Record | None:
-        """Index an object under its owner; None, or an object without owner, removes it.
+        """Keep an object under its owner; None, or an object without owner, removes it.
 
         Returns: the previous record.
         """
-        before = self._owners.pop(key, "")
-        known = self._by_owner[before].records.pop(key, None) if before else None
-        if record and record.owner:
-            self._owners[key] = record.owner
-            owned = self._by_owner.setdefault(record.owner, _Owned(Journal(self._first)))
-            owned.records[key] = record
-        for owner in {before, record.owner if record else ""} - {""}:
-            self._note(owner, key)
-        return known
+        record = record if record and record.owner else None
+        before = self._records.put(key, record)
+        for owner in {each.owner for each in (before, record) if each}:
+            journal = self._journals.get(owner) or self._journals.setdefault(owner, Journal(self._first))
+            size = len(self._records.index(OWNER, owner))
+            journal.add(key, size)
+            if not size:
+                self._first = max(self._first, journal.end + 1)
+                del self._journals[owner]
+        return before
 
-    def _records_of(self, owner: str) -> Mapping[ObjectKey, Record]:
-        owned = self._by_owner.get(owner)
-        return owned.records if owned else {}
-
-    def _note(self, owner: str, key: ObjectKey) -> None:
-        owned = self._by_owner[owner]
-        owned.journal.add(key, len(owned.records))
-        if not owned.records:
-            self._first = max(self._first, owned.journal.end + 1)
-            del self._by_owner[owner]
-
-    def clear(self) -> None:
-        """Remove all objects."""
-        for key in list(self._owners):
-            self.put(key, None)
-
-    def drop_kind(self, group_kind: GroupKind) -> None:
-        """Remove all objects of a kind."""
-        for key in self.of_kind(group_kind):
+    def drop(self, group_kind: GroupKind | None = None) -> None:
+        """Remove all objects, or those of a kind."""
+        for key in self.of_kind(group_kind) if group_kind else list(self._records):
             self.put(key, None)
 
 
-Open = Callable[[GroupVersionKind, Resource], KindWatch]
-"""Returns the watch of a kind, not started yet."""
+class _Needs(NamedTuple):
+    """What is watched for a BundleDeployment."""
+
+    kinds: frozenset[GroupKind] = frozenset()
+    decided: bool = False
+    """Whether a pass has decided the kinds; otherwise they are what its status says."""
+    heeded: frozenset[ObjectKey] = frozenset()
+    """Objects of which any change is reported."""
 
 
-class Registry:
-    """Thread-safe."""
+@lru_cache(maxsize=256)
+def _shared(kinds: frozenset[GroupKind]) -> frozenset[GroupKind]:
+    # Thousands may need the same few.
+    return kinds
 
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._watches: dict[GroupKind, KindWatch] = {}
-        self._required = RequiredKinds()
-        self._owned = OwnedObjects()
 
-    # watches
-
-    def find(self, group_kind: GroupKind) -> KindWatch | None:
-        """Return the watch of a kind."""
-        with self._lock:
-            return self._watches.get(group_kind)
-
-    def reflectors(self) -> list[Reflector[Record]]:
-        """Return the reflectors of all kinds, including successors."""
-        with self._lock:
-            return [reflector for watch in self._watches.values() for reflector in watch.reflectors()]
-
-    def start(
-        self, served: Iterable[tuple[GroupVersionKind, Resource]], wanted: Iterable[GroupKind], open_watch: Open
-    ) -> dict[GroupKind, KindWatch]:
-        """Watch the served kinds that are not watched yet; return the watches of the wanted kinds."""
-        with self._lock:
-            for kind, resource in served:
-                if group_kind_of(kind) not in self._watches:
-                    watch = self._watches[group_kind_of(kind)] = open_watch(kind, resource)
-                    watch.reflector.start()
-            self._required.note_watched(self._watches)
-            return {group_kind: self._watches[group_kind] for group_kind in wanted if group_kind in self._watches}
-
-    def start_successor(self, watch: KindWatch, resource: Resource, open_watch: Open, *, awaited: bool) -> None:
-        """List a kind again while its watch continues; no effect if that has been replaced."""
-        with self._lock:
-            if self._watches.get(watch.group_kind) is not watch:
-                return
-            if watch.successor:
-                watch.successor.reflector.stop()
-            watch.awaited = watch.awaited or awaited
-            watch.successor = open_watch(watch.kind, resource)
-            watch.successor.reflector.start()
-
-    def take_over(self, watch: KindWatch) -> KindWatch | None:
-        """Make a successor the watch of its kind; return its predecessor, None if it is no successor."""
-        with self._lock:
-            before = self._watches.get(watch.group_kind)
-            if before is None or before.successor is not watch:
-                return None
-            self._watches[watch.group_kind] = watch
-            return before
-
-    def drop_objects(self) -> None:
-        """Forget all objects, and list them again: those of another cluster must not be used, not even until then."""
-        with self._lock:
-            for reflector in self.reflectors():
-                reflector.drop()
-            self._owned.clear()
-
-    # requirements
-
-    def require(self, name: str, kinds: Collection[GroupKind]) -> set[GroupKind]:
-        """Add kinds that a BundleDeployment requires; return those that are not watched."""
-        with self._lock:
-            self._required.add(name, kinds)
-            return self._find_unwatched(kinds)
-
-    def _find_unwatched(self, kinds: Collection[GroupKind]) -> set[GroupKind]:
-        unwatched = set(kinds) - self._watches.keys()
-        self._required.note_unwatched(unwatched)  # so that those served from now on are reported
-        return unwatched
-
-    def prepare(self, name: str, kinds: Collection[GroupKind]) -> set[GroupKind] | None:
-        """Set the kinds that a BundleDeployment requires, and stop the watches that are not required.
-
-        Returns: those that are not watched; None if a pass has decided what it requires.
-        """
-        with self._lock:
-            if self._required.is_decided(name):
-                return None
-            self._required.prepare(name, kinds)
-            self._stop_unrequired()
-            return self._find_unwatched(kinds)
-
-    def withdraw(self, name: str) -> None:
-        """Remove a BundleDeployment, and stop the watches that are not required, unless a pass decides that."""
-        with self._lock:
-            if not self._required.is_decided(name):
-                self.release(name)
-
-    def require_only(self, name: str, kinds: Iterable[GroupKind]) -> None:
-        """Set the kinds that a BundleDeployment requires, and stop the watches that are not required."""
-        with self._lock:
-            self._required.replace(name, kinds)
-            self._stop_unrequired()
-
-    def release(self, name: str) -> None:
-        """Remove a BundleDeployment, and stop the watches that are not required."""
-        with self._lock:
-            self._required.drop(name)
-            self._stop_unrequired()
-
-    def _stop_unrequired(self) -> None:
-        for group_kind in self._required.find_unrequired(list(self._watches)):
-            self._watches.pop(group_kind).stop()
-            self._owned.drop_kind(group_kind)
-
-    def has_unwatched(self, name: str) -> bool:
-        """Return whether a BundleDeployment requires an unwatched kind."""
-        with self._lock:
-            return self._required.has_unwatched(name)
-
-    def find_unwatched(self, group: str) -> list[str]:
-        """Return the BundleDeployments that require an unwatched kind of an API group."""
-        with self._lock:
-            return self._required.find_unwatched(group)
-
-    def find_requiring(self, condition: Callable[[GroupKind], bool]) -> list[str]:
-        """Return the BundleDeployments that require a kind for which a condition is true."""
-        with self._lock:
-            return self._required.find_names(condition)
-
-    def find_judged_for(self, name: str) -> list[KindWatch]:
-        """Return the watches that may have judged objects of a BundleDeployment."""
-        with self._lock:
-            required = self._required.of(name) & self._watches.keys()
-            # Objects of a first list in progress may have been judged already.
-            listed = {group_kind for group_kind in required if not self._watches[group_kind].reflector.synced}
-            owned = self._owned.kinds_of(name) & self._watches.keys()
-            return [self._watches[group_kind] for group_kind in owned | listed]
-
-    # objects
-
-    def owned_by(self, name: str) -> dict[ObjectKey, Record]:
-        """Return a snapshot of the objects that carry the owner label of a BundleDeployment."""
-        with self._lock:
-            return self._owned.of(name)
-
-    def look(self, name: str, since: int) -> Look:
-        """Return such a snapshot, and what has changed since the one with this number."""
-        with self._lock:
-            return self._owned.look(name, since)
-
-    def indexed(self, group_kind: GroupKind) -> set[ObjectKey]:
-        """Return the indexed objects of a kind."""
-        with self._lock:
-            return self._owned.of_kind(group_kind)
-
-    def file(self, key: ObjectKey, reflector: Reflector[Record]) -> tuple[Record | None, Record | None]:
-        """Index the newest record of an object, which may be newer than the event.
-
-        Returns: the record before and now; None for both if the reflector has been replaced.
-        """
-        with self._lock:
-            watch = self._watches.get((key.group, key.kind))
-            if watch is None or watch.reflector is not reflector:
-                return None, None  # its watch has stopped, so nothing would remove the record later
-            now = _compare(self._owned.find(key), reflector.get((key.namespace, key.name)))
-            return self._owned.put(key, now), now
+_NONE = _Needs()
 
 
 class ServedKinds:
@@ -484,30 +238,15 @@ class ServedKinds:
         """Return whether another API server may serve a kind: neither Kubernetes nor a known CRD defines it."""
         return group not in BUILT_IN_GROUPS and self.at_storage_version(group, kind) is None
 
-    def failing_groups(self) -> frozenset[str]:
-        """Return the API groups that fail discovery; sends no request unless something changed.
-
-        Raises: ApiError if all of discovery fails.
-        """
-        return self.discovery.failed_groups()
-
-    def has_appeared(self, kind: GroupVersionKind) -> bool:
-        """Return whether a kind that was missing is served now; sends no request unless something changed.
-
-        Raises: ApiError if discovery fails.
-        """
-        return self.discovery.has_appeared(kind)
-
-    def seconds_to_recheck(self) -> float | None:
-        """Return in how many seconds to check a missing kind again; None if discovery is up to date."""
-        return self.discovery.seconds_to_recheck()
-
 
 class Projection:
     """Thread-safe."""
 
-    def __init__(self, deployments: SeenDeployments, definitions: Definitions, classes: StorageClasses) -> None:
+    def __init__(
+        self, deployments: SeenDeployments, definitions: Definitions, classes: StorageClasses, evaluator: Evaluator
+    ) -> None:
         self._deployments, self._definitions, self._classes = deployments, definitions, classes
+        self._evaluator = evaluator
 
     def can_judge(self, kind: GroupVersionKind) -> bool:
         """Return whether everything else that the health of a kind depends on is known, or cannot be listed.
@@ -528,16 +267,14 @@ class Projection:
         checks = self._deployments.checks_of(name)
         return bool(checks) and needs_full_object(*group_kind, checks)
 
-    def project(
-        self, manifest: dict[str, Any], resource: Resource, *, full: bool, evaluate: Evaluate | None = None
-    ) -> Record:
+    def project(self, manifest: dict[str, Any], resource: Resource, *, full: bool, evaluates: bool = False) -> Record:
         """Return the record of an object, with its health if it was read in full.
 
         Args:
             manifest: of the object.
             resource: that it was read at.
             full: whether it is more than its metadata.
-            evaluate: evaluates expressions; None on the thread of a watch.
+            evaluates: expressions; not on the thread of a watch.
         """
         group, kind = resource.group, resource.kind
         if not full:
@@ -545,29 +282,31 @@ class Projection:
         manifest = {**manifest, "apiVersion": resource.api_version, "kind": kind}
         owner = (manifest["metadata"].get("labels") or {}).get(names.OWNER_LABEL, "")
         checks = matching(self._deployments.checks_of(owner), manifest)
-        verdict = self._judge(checks, manifest, resource, evaluate)
+        verdict = self._judge(checks, manifest, resource, evaluates=evaluates)
         record = project(manifest, group, kind, verdict, pods_of(manifest, verdict))
         rollout = rollout_of(manifest, record.applied_at)
         reported = reported_of(manifest, checked=bool(checks))
         return replace(record, rollout=rollout, reported=reported) if rollout or reported else record
 
-    def judge(
-        self, name: str, manifest: Mapping[str, Any], resource: Resource, evaluate: Evaluate | None = None
-    ) -> Verdict:
-        """Return the health of an object by the health checks of a BundleDeployment; see `project`."""
-        return self._judge(matching(self._deployments.checks_of(name), manifest), manifest, resource, evaluate)
+    def judge(self, name: str, manifest: Mapping[str, Any], resource: Resource, *, evaluates: bool) -> Verdict:
+        """Return the health of any object as a BundleDeployment would judge it.
+
+        Args:
+            name: of the BundleDeployment.
+            manifest: of the object.
+            resource: that it was read at.
+            evaluates: expressions; otherwise an object that has some is NotEvaluated.
+        """
+        checks = matching(self._deployments.checks_of(name), manifest)
+        return self._judge(checks, manifest, resource, evaluates=evaluates)
 
     def _judge(
-        self,
-        checks: tuple[HealthCheck, ...],
-        manifest: Mapping[str, Any],
-        resource: Resource,
-        evaluate: Evaluate | None,
+        self, checks: tuple[HealthCheck, ...], manifest: Mapping[str, Any], resource: Resource, *, evaluates: bool
     ) -> Verdict:
         context = Context(
             storage_class=self._classes.find,
             reports_status=self._definitions.reports_status(resource.group, resource.version, resource.kind),
-            evaluate=evaluate,
+            evaluate=self._evaluator.evaluate if evaluates else None,
             checks=checks,
         )
         return self._definitions.name_holder(manifest, assess(manifest, context))
@@ -614,39 +353,130 @@ def _plan_inputs(record: Record | None) -> tuple[object, ...] | None:
     return (record.uid, record.applied_digest, record.entry_hash, record.deleting, record.finalizers, *owners)
 
 
-class ManagedKinds:
-    """Thread-safe."""
+class ManagedObjects:
+    """Thread-safe: the objects with the owner label of a BundleDeployment, of each kind that one needs.
+
+    Args:
+        client: acts as the controller.
+        served: finds the resources of kinds.
+        projection: makes records.
+        deployments: of all shards; others' are not reported.
+        listener: is notified of changes.
+        share: returns the share that is charged for the expressions of a BundleDeployment.
+    """
 
     def __init__(
         self,
         client: Client,
-        registry: Registry,
         *,
         served: ServedKinds,
         projection: Projection,
+        deployments: SeenDeployments,
         listener: Listener,
-        evaluate: Evaluate,
         share: Callable[[str], str],
-        is_foreign: Callable[[str], bool],
     ) -> None:
-        self._is_foreign, self._evaluate = is_foreign, evaluate
+        self._client, self._served, self._listener = client, served, listener
+        self._projection, self._deployments = projection, deployments
         self._evaluations = Evaluations(self._judge, share, lambda: client.supervisor)
-        self._client, self._registry = client, registry
-        self._served, self._projection, self._listener = served, projection, listener
-        self._heeded: dict[str, frozenset[ObjectKey]] = {}
+        self._lock = threading.RLock()
+        self._watches: dict[GroupKind, KindWatch] = {}
+        self._needs: Indexer[str, _Needs] = Indexer({KINDS: lambda needs: (needs.kinds,)})
+        self._unwatched: set[GroupKind] = set()
+        """Kinds that are needed and not watched yet."""
+        self._owned = OwnedObjects()
+
+    def reflectors(self) -> list[Reflector[Record]]:
+        """Return the reflectors of all kinds, including successors."""
+        with self._lock:
+            return [reflector for watch in self._watches.values() for reflector in watch.reflectors()]
 
     def stop(self) -> None:
         """Judge no more objects by expressions; returns at once. The watches are stopped one by one."""
         self._evaluations.stop()
 
+    def drop(self) -> None:
+        """Forget all objects, and list them again: those of another cluster must not be used, not even until then."""
+        with self._lock:
+            for reflector in self.reflectors():
+                reflector.drop()
+            self._owned.drop()
+
+    # what is needed
+
     def require(self, name: str, kinds: Iterable[GroupVersionKind]) -> list[str]:
         """Also watch these kinds for a BundleDeployment.
+
+        A kind that is not served has no objects; the listener is notified when it may be served. A kind that cannot be
+        listed delays nothing: its objects are read before they are applied. Before irreversible steps call
+        `find_unknown`.
 
         Returns: the kinds whose first list is in progress.
         Raises: ApiError if discovery fails.
         """
         wanted = {group_kind_of(kind): kind for kind in kinds}
-        return self._start(name, wanted, self._registry.require(name, wanted.keys()))
+        with self._lock:
+            self._need(name, self._needs_of(name).kinds.union(wanted), decided=True)
+            missing = self._find_unwatched(wanted)
+        return self._start(name, wanted, missing)
+
+    def require_only(self, name: str, kinds: Iterable[GroupVersionKind]) -> None:
+        """Watch exactly these kinds for a BundleDeployment, so far as they are watched already."""
+        with self._lock:
+            self._need(name, frozenset(map(group_kind_of, kinds)), decided=True)
+
+    def prepare(self, name: str, kinds: Iterable[GroupVersionKind]) -> None:
+        """Watch exactly these kinds for a BundleDeployment until `require` says which it needs.
+
+        Raises: ApiError if discovery fails.
+        """
+        recorded = {group_kind_of(kind): kind for kind in kinds}
+        with self._lock:
+            if self._needs_of(name).decided:
+                return
+            self._need(name, frozenset(recorded), decided=False)
+            missing = self._find_unwatched(recorded)
+        self._start(name, recorded, missing)
+
+    def heed(self, name: str, keys: frozenset[ObjectKey]) -> None:
+        """Notify the listener of any change of exactly these objects of a BundleDeployment."""
+        with self._lock:
+            needs = self._needs_of(name)
+            if keys != needs.heeded:
+                self._needs.put(name, needs._replace(heeded=keys))
+
+    def forget(self, name: str, *, decided: bool = True) -> None:
+        """Watch nothing more for a BundleDeployment that is gone.
+
+        Args:
+            name: of the BundleDeployment.
+            decided: whether a pass asks for it. Otherwise what a pass has decided to watch is watched until one does.
+        """
+        with self._lock:
+            if decided or not self._needs_of(name).decided:
+                self._needs.put(name, None)
+                self._stop_unneeded()
+
+    def _needs_of(self, name: str) -> _Needs:
+        return self._needs.get(name) or _NONE
+
+    def _need(self, name: str, kinds: frozenset[GroupKind], *, decided: bool) -> None:
+        before = self._needs_of(name)
+        if (kinds, decided) != (before.kinds, before.decided):
+            self._needs.put(name, before._replace(kinds=_shared(kinds), decided=decided))
+        if before.kinds - kinds:
+            self._stop_unneeded()
+
+    def _stop_unneeded(self) -> None:
+        needed: set[GroupKind] = set().union(*self._needs.entries(KINDS))
+        self._unwatched &= needed
+        for group_kind in self._watches.keys() - needed:
+            self._watches.pop(group_kind).stop()
+            self._owned.drop(group_kind)
+
+    def _find_unwatched(self, kinds: Iterable[GroupKind]) -> set[GroupKind]:
+        unwatched = set(kinds) - self._watches.keys()
+        self._unwatched |= unwatched  # so that those served from now on are reported
+        return unwatched
 
     def _start(
         self, name: str, wanted: Mapping[GroupKind, GroupVersionKind], missing: Collection[GroupKind]
@@ -655,56 +485,54 @@ class ManagedKinds:
         pending = [kind for kind in unwatched if not self._projection.can_judge(kind)]
         ready = [kind for kind in unwatched if kind not in pending]
         served = [(kind, resource) for kind in ready if (resource := self._served.find(kind))]  # may send a request
-        watches = self._registry.start(served, wanted, self._open)
+        with self._lock:
+            for kind, resource in served:
+                if group_kind_of(kind) not in self._watches:
+                    watch = self._watches[group_kind_of(kind)] = self._open(kind, resource)
+                    watch.reflector.start()
+            self._unwatched -= self._watches.keys()
+            watches = {group_kind: self._watches[group_kind] for group_kind in wanted if group_kind in self._watches}
         for group_kind, watch in watches.items():
             if not watch.full and not watch.awaited and self._projection.checks_read_full(name, group_kind):
                 self._relist(watch, awaited=True)
         return [kind.kind for kind in pending] + [watch.kind.kind for watch in watches.values() if not watch.known]
 
-    def prepare(self, name: str, kinds: Iterable[GroupVersionKind]) -> None:
-        """Watch exactly these kinds for a BundleDeployment until `require` says which it requires.
-
-        Raises: ApiError if discovery fails.
-        """
-        recorded = {group_kind_of(kind): kind for kind in kinds}
-        missing = self._registry.prepare(name, recorded.keys())
-        if missing is not None:
-            self._start(name, recorded, missing)
-
-    def heed(self, name: str, keys: frozenset[ObjectKey]) -> None:
-        """Notify a BundleDeployment of any change of exactly these of its objects."""
-        if keys:
-            self._heeded[name] = keys
-        else:
-            self._heeded.pop(name, None)
-
-    def withdraw(self, name: str) -> None:
-        """Stop watching what `prepare` started for a BundleDeployment that is gone; a pass does so for `require`."""
-        self.heed(name, frozenset())
-        self._registry.withdraw(name)
+    def has_unwatched(self, name: str) -> bool:
+        """Return whether a kind of a BundleDeployment is not watched because it is not known to be served."""
+        with self._lock:
+            return not self._unwatched.isdisjoint(self._needs_of(name).kinds)
 
     def find_unknown(self, name: str, kinds: Iterable[GroupVersionKind]) -> list[str]:
-        """Return the kinds whose objects are unknown, see `Watches.find_unknown`.
+        """Return the kinds of which a BundleDeployment may have unknown objects.
+
+        Their API group fails discovery, or listing them fails. Forbidden kinds are left out, since that may be
+        permanent. A kind that seems not to be served is looked up again, since discovery may have lagged behind.
 
         Raises: ApiError.
         """
         wanted = list(kinds)
-        if self._registry.has_unwatched(name):
+        if self.has_unwatched(name):
             self._served.discovery.refresh()
             self.require(name, wanted)
         failing = self._served.discovery.failed_groups()
         return [str(kind) for kind in wanted if self._is_unknown(kind, failing)]
 
     def _is_unknown(self, kind: GroupVersionKind, failing: frozenset[str]) -> bool:
-        if watch := self._registry.find(group_kind_of(kind)):
+        if watch := self.find_watch(group_kind_of(kind)):
             return not (watch.reflector.synced or watch.reflector.denied)
         return kind.group in failing and self._served.find(kind) is None
 
     def is_forbidden(self, group: str, kind: str) -> bool:
         """Return whether the controller is forbidden to list a kind."""
-        watch = self._registry.find((group, kind))
+        watch = self.find_watch((group, kind))
         error = watch.reflector.last_error if watch and watch.reflector.denied else None
         return error is not None and error.status == HTTPStatus.FORBIDDEN
+
+    # watches
+
+    def find_watch(self, group_kind: GroupKind) -> KindWatch | None:
+        """Return the watch of a kind."""
+        return self._watches.get(group_kind)
 
     def _open(self, kind: GroupVersionKind, resource: Resource) -> KindWatch:
         full = self._projection.reads_full(kind)
@@ -722,31 +550,54 @@ class ManagedKinds:
         return watch
 
     def _listed(self, watch: KindWatch) -> None:
-        if before := self._registry.take_over(watch):
+        with self._lock:
+            before = self._watches.get(watch.group_kind)
+            takes_over = before is not None and before.successor is watch
+            if takes_over:
+                self._watches[watch.group_kind] = watch
+            indexed = self._owned.of_kind(watch.group_kind) if takes_over else set()
+        if before and takes_over:
             before.reflector.stop()
-            indexed = self._registry.indexed(watch.group_kind)
-            for key in indexed | {record.key for record in watch.reflector.records()}:
+            for key in indexed | {record.key for record in watch.reflector.cache.records()}:
                 self._refile(key, watch.reflector)
         self.notify_requiring(watch.group_kind)
 
-    def notify_requiring(self, group_kind: GroupKind) -> None:
-        """Notify all that require a kind that its objects are known now, or cannot be listed."""
-        self._notify(self._registry.find_requiring(lambda kind: kind == group_kind))
-
     # objects
+
+    def of(self, name: str) -> dict[ObjectKey, Record]:
+        """Return a snapshot of the objects with the owner label of a BundleDeployment, copies by others included."""
+        with self._lock:
+            return self._owned.of(name)
+
+    def look(self, name: str, since: int) -> Look:
+        """Return such a snapshot, and what has changed since the one with this number (`Look.number`)."""
+        with self._lock:
+            return self._owned.look(name, since)
+
+    def _file(self, key: ObjectKey, reflector: Reflector[Record]) -> tuple[Record | None, Record | None]:
+        """Keep the newest record of an object, which may be newer than the event.
+
+        Returns: the record before and now; None for both if the reflector has been replaced.
+        """
+        with self._lock:
+            watch = self.find_watch((key.group, key.kind))
+            if watch is None or watch.reflector is not reflector:
+                return None, None  # its watch has stopped, so nothing would remove the record later
+            now = _compare(self._owned.find(key), reflector.cache.get((key.namespace, key.name)))
+            return self._owned.put(key, now), now
 
     def _changed(self, old: Record | None, new: Record | None) -> None:
         record = new or old
-        watch = self._registry.find((record.key.group, record.key.kind)) if record else None
+        watch = self.find_watch((record.key.group, record.key.kind)) if record else None
         if record and watch:
             self._refile(record.key, watch.reflector)
 
     def _refile(self, key: ObjectKey, reflector: Reflector[Record]) -> None:
-        before, now = self._registry.file(key, reflector)
+        before, now = self._file(key, reflector)
         urgent = _plan_inputs(before) != _plan_inputs(now)
         if urgent or _health_inputs(before) != _health_inputs(now) or self._is_heeded(before, now):
             owners = {record.owner for record in (before, now) if record and record.owner}
-            for name in itertools.filterfalse(self._is_foreign, owners):
+            for name in itertools.filterfalse(self._deployments.is_foreign, owners):
                 self._listener.objects_changed(name, urgent=urgent)
         if now is None or (before and before.owner != now.owner):
             self._listener.cluster_changed()  # others that collided with it may be able to apply it now
@@ -756,23 +607,23 @@ class ManagedKinds:
     def _is_heeded(self, before: Record | None, now: Record | None) -> bool:
         if before is None or now is None or before.resource_version == now.resource_version:
             return False
-        return now.key in self._heeded.get(now.owner, ())
+        return now.key in self._needs_of(now.owner).heeded
 
     def _judge(self, key: ObjectKey) -> None:
         """Read an object that is not evaluated yet, and judge it; if it has changed since, its event does that again.
 
         Raises: ApiError.
         """
-        watch = self._registry.find((key.group, key.kind))
-        known = watch.reflector.get((key.namespace, key.name)) if watch else None
+        watch = self.find_watch((key.group, key.kind))
+        known = watch.reflector.cache.get((key.namespace, key.name)) if watch else None
         if watch is None or known is None or known.verdict != NOT_EVALUATED:
             return
         # A list, since the controller may be allowed to list and watch the kind only (config/restricted).
         selector = f"metadata.name={key.name}"
         for manifest in self._client.list(watch.resource.path(key.namespace), field_selector=selector):
-            judged = self._projection.project(manifest, watch.resource, full=True, evaluate=self._evaluate)
+            judged = self._projection.project(manifest, watch.resource, full=True, evaluates=True)
             for reflector in watch.reflectors():
-                reflector.amend(judged)
+                reflector.cache.amend(judged)
             self._refile(key, watch.reflector)
 
     def learn(self, record: Record) -> Record:
@@ -782,71 +633,93 @@ class ManagedKinds:
 
         Returns: the newest known record.
         """
-        watch = self._registry.find((record.key.group, record.key.kind))
+        watch = self.find_watch((record.key.group, record.key.kind))
         if watch is None:
             return record
         if watch.full:
-            known = watch.reflector.get((record.key.namespace, record.key.name))
+            known = watch.reflector.cache.get((record.key.namespace, record.key.name))
             if known and known.resource_version == record.resource_version:
                 return known
             record = replace(record, verdict=NOT_OBSERVED)
         for reflector in watch.reflectors():
-            reflector.learn(record)
-        before, now = self._registry.file(record.key, watch.reflector)
+            reflector.cache.learn(record)
+        before, now = self._file(record.key, watch.reflector)
         if before and now and before.owner != now.owner:
             self._listener.objects_changed(before.owner, urgent=True)
         return record
 
     def learn_gone(self, key: ObjectKey) -> None:
-        """Forget an object that is gone or lost our label, of a kind whose watch may not report that."""
-        watch = self._registry.find((key.group, key.kind))
-        known = watch.reflector.get((key.namespace, key.name)) if watch else None
+        """Learn that an object is gone, or lost our label, of a kind whose watch may not report that."""
+        watch = self.find_watch((key.group, key.kind))
+        known = watch.reflector.cache.get((key.namespace, key.name)) if watch else None
         if watch and known:
-            watch.reflector.forget((key.namespace, key.name), known.uid)
-            self._registry.file(key, watch.reflector)
+            watch.reflector.cache.forget((key.namespace, key.name), known.uid)
+            self._file(key, watch.reflector)
 
     # changes of what verdicts depend on
 
     def _relist(self, watch: KindWatch, *, awaited: bool = False) -> None:
+        # The kind is listed again while its watch continues.
         try:
             resource = self._served.find(watch.kind) or watch.resource  # may send a request
         except ApiError:
             resource = watch.resource
-        self._registry.start_successor(watch, resource, self._open, awaited=awaited)
+        with self._lock:
+            if self.find_watch(watch.group_kind) is not watch:
+                return
+            if watch.successor:
+                watch.successor.reflector.stop()
+            watch.awaited = watch.awaited or awaited
+            watch.successor = self._open(watch.kind, resource)
+            watch.successor.reflector.start()
 
     def checks_changed(self, name: str, changed: Iterable[HealthCheck]) -> None:
         """Judge the objects again to which changed health checks of a BundleDeployment apply; passes wait for that."""
         checks = list(changed)
-        for watch in self._registry.find_judged_for(name):
+        for watch in self._find_judged_for(name) if checks else ():
             if any(concerns(check, *watch.group_kind) for check in checks):
                 self._relist(watch, awaited=True)
 
+    def _find_judged_for(self, name: str) -> list[KindWatch]:
+        with self._lock:
+            # Objects of a first list in progress may have been judged already.
+            owned, needed = self._owned.kinds_of(name), self._needs_of(name).kinds
+            watches = [watch for each in owned | needed if (watch := self._watches.get(each))]
+            return [watch for watch in watches if watch.group_kind in owned or not watch.reflector.synced]
+
     def definition_changed(self, old: Definition | None, new: Definition | None) -> None:
         """Judge the objects of a changed definition again, and notify those whose kinds were not watched."""
-        watch = self._registry.find(new.kind) if new else None
+        watch = self.find_watch(new.kind) if new else None
         if watch and new and watch.is_outdated(old, new):
             self._relist(watch)
         if new and new.resource:
             self.notify_unwatched(new.kind[0])
 
     def definitions_settled(self) -> None:
-        """Notify all that require a custom kind: it can be watched now."""
-        self._notify(self._registry.find_requiring(lambda kind: kind[0] not in BUILT_IN_GROUPS))
+        """Notify all that need a custom kind: it can be watched now."""
+        self._notify(lambda kind: kind[0] not in BUILT_IN_GROUPS)
 
     def classes_changed(self) -> None:
         """Judge the claims again that may wait for their StorageClass."""
-        watch = self._registry.find(CLAIM)
+        watch = self.find_watch(CLAIM)
         if watch is None:
             return
         # Objects of a first list in progress may have been judged already.
-        records = watch.reflector.records()
+        records = watch.reflector.cache.records()
         if not watch.reflector.synced or any(each.verdict and each.verdict.reason in UNBOUND for each in records):
             self._relist(watch)
 
-    def notify_unwatched(self, group: str) -> None:
-        """Notify all that require an unwatched kind of this group: it may be served now, and have objects already."""
-        self._notify(self._registry.find_unwatched(group))
+    def notify_requiring(self, group_kind: GroupKind) -> None:
+        """Notify all that need a kind that its objects are known now, or cannot be listed."""
+        self._notify(lambda kind: kind == group_kind)
 
-    def _notify(self, deployments: Iterable[str]) -> None:
-        for name in deployments:
+    def notify_unwatched(self, group: str) -> None:
+        """Notify all that need an unwatched kind of this group: it may be served now, and have objects already."""
+        self._notify(lambda kind: kind[0] == group and kind in self._unwatched)
+
+    def _notify(self, concerns_kind: Callable[[GroupKind], bool]) -> None:
+        with self._lock:
+            concerned = {kinds for kinds in self._needs.entries(KINDS) if any(map(concerns_kind, kinds))}
+            found = [name for name in self._needs if concerned and self._needs_of(name).kinds in concerned]
+        for name in found:
             self._listener.objects_changed(name, urgent=True)

@@ -1,13 +1,12 @@
-"""What BundleDeployments have to do with each other: `spec.dependsOn` and `spec.takeOver`. Pure, but for the indexer.
+"""What BundleDeployments have to do with each other: `spec.dependsOn` and `spec.takeOver`, purely.
 
 Not here: what waits for a dependency (reconcile/gates.py), and which objects pass (apply/ownership.py).
 """
 
 from __future__ import annotations
 
-import threading
-from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from rukpak.api.v1alpha2.conditions import ConditionType
@@ -26,8 +25,10 @@ class Dependency:
     """Why others wait for it: a reason such as Progressing, or a few words. Empty: it is ready."""
 
 
-def dependency_of(deployment: BundleDeployment) -> Dependency:
-    """Return what others need to know of a BundleDeployment."""
+def dependency_of(deployment: BundleDeployment | None) -> Dependency:
+    """Return what others need to know of a BundleDeployment; None: of one that cannot be read."""
+    if deployment is None:
+        return Dependency((), "cannot be read")
     return Dependency(deployment.spec.required_deployments, _find_hindrance(deployment))
 
 
@@ -112,94 +113,50 @@ def find_hindrance(deployment: BundleDeployment) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True)
-class Relations:
-    """What others need to know of a BundleDeployment."""
-
-    dependency: Dependency
-    party: Party | None
-    """None if it cannot be read."""
-
-
-def _giver_names(party: Party | None) -> frozenset[str]:
-    return party.takes_from if party else frozenset()
-
-
 DEPENDENTS = "spec.dependsOn"
 TAKERS = "spec.takeOver"
-_INDEX_FUNCTIONS: Mapping[str, Callable[[Relations], Collection[str]]] = {
-    DEPENDENTS: lambda each: each.dependency.depends_on,
-    TAKERS: lambda each: _giver_names(each.party),
+INDEX_FUNCTIONS: Mapping[str, Callable[[BundleDeployment], Collection[str]]] = {
+    DEPENDENTS: lambda each: each.spec.required_deployments,
+    TAKERS: lambda each: {giver.name for giver in each.spec.take_over},
 }
+"""By index, the names of those that a BundleDeployment names there, which need not exist."""
 
 
-class RelationsIndexer:
-    """Thread-safe: what is known of each BundleDeployment, indexed by the others that it names, which need not exist.
+def find_dependents(
+    name: str, before: Dependency | None, now: Dependency | None, index: Callable[[str], Iterable[str]]
+) -> set[str]:
+    """Return those that a change concerns: they wait for what has changed, or may be in a cycle with it.
 
-    As client-go's Indexer, it has an index function for each index.
+    Args:
+        name: of the BundleDeployment that has changed.
+        before: as others knew it; None if it did not exist.
+        now: None if it is gone.
+        index: returns the names of those that depend on one.
     """
+    if before == now:  # most writes of a status change nothing of it
+        return set()
+    if (before.depends_on if before else ()) == (now.depends_on if now else ()):
+        return set(index(name))
+    found: set[str] = set()
+    left = [name]
+    while left:  # directly or through others
+        further = set(index(left.pop())) - found
+        found |= further
+        left.extend(further)
+    return found - {name}
 
-    def __init__(self) -> None:
-        self._known: dict[str, Relations] = {}
-        self._indexes = {name: defaultdict[str, set[str]](set) for name in _INDEX_FUNCTIONS}
-        self._lock = threading.RLock()
 
-    def index(self, index: str, name: str) -> list[str]:
-        """Return the names of those that name a BundleDeployment in a field, in order.
+def find_parties(name: str, before: Party | None, now: Party | None, index: Callable[[str], Iterable[str]]) -> set[str]:
+    """Return those that a change concerns: they take from it, or it takes from them, or does not any more.
 
-        Args:
-            index: `DEPENDENTS` or `TAKERS`.
-            name: of the BundleDeployment.
-        """
-        with self._lock:
-            return sorted(self._indexes[index].get(name, ()))
-
-    def put(self, name: str, now: Relations | None) -> tuple[set[str], set[str]]:
-        """Learn the latest state of a BundleDeployment; None if it is gone.
-
-        Returns: the names of those that this concerns: as dependents, the ones that wait for it, or may be in a cycle
-            with it; and the ones that take from it, and those that it takes from, or does not any more.
-        """
-        with self._lock:
-            before = self._known.pop(name, None)
-            if now:
-                self._known[name] = now
-            if before == now:  # most writes of a status change nothing of it
-                return set(), set()
-            for index, function in _INDEX_FUNCTIONS.items():
-                self._update(
-                    self._indexes[index], name, function(before) if before else (), function(now) if now else ()
-                )
-            return self._find_dependents(name, before, now), self._find_parties(name, before, now)
-
-    @staticmethod
-    def _update(index: defaultdict[str, set[str]], name: str, old: Collection[str], new: Collection[str]) -> None:
-        for each in old:
-            index[each].discard(name)
-        for each in new:
-            index[each].add(name)
-        for each in old:
-            if not index[each]:
-                del index[each]
-
-    def _find_dependents(self, name: str, before: Relations | None, now: Relations | None) -> set[str]:
-        old, new = before.dependency if before else None, now.dependency if now else None
-        if old == new:
-            return set()
-        if (old.depends_on if old else ()) == (new.depends_on if new else ()):
-            return set(self.index(DEPENDENTS, name))
-        found: set[str] = set()
-        left = [name]
-        while left:  # directly or through others
-            further = set(self.index(DEPENDENTS, left.pop())) - found
-            found |= further
-            left.extend(further)
-        return found - {name}
-
-    def _find_parties(self, name: str, before: Relations | None, now: Relations | None) -> set[str]:
-        old, new = before.party if before else None, now.party if now else None
-        if old == new:
-            return set()
-        givers, same = (_giver_names(old), _giver_names(new)), old and new and old.uid == new.uid
-        changed = givers[0] ^ givers[1] if same else givers[0] | givers[1]
-        return {*self.index(TAKERS, name), *changed} - {name}
+    Args:
+        name: of the BundleDeployment that has changed.
+        before: as others knew it; None if it did not exist, or could not be read.
+        now: likewise.
+        index: returns the names of those that take from one.
+    """
+    if before == now:
+        return set()
+    old, new = (each.takes_from if each else frozenset[str]() for each in (before, now))
+    is_same = before and now and before.uid == now.uid
+    return {*index(name), *(old ^ new if is_same else old | new)} - {name}

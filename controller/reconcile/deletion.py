@@ -77,21 +77,23 @@ def tear_down(context: Context) -> Requeue:
         return NEVER
     _report_dependents(context)
     context.memory.deletion.orphaned |= ORPHAN_FINALIZER in context.metadata.finalizers
-    context.memory.deletion.orphaned |= context.services.watches.was_orphaned(context.name, context.metadata.uid)
+    context.memory.deletion.orphaned |= context.services.watches.deployments.was_orphaned(
+        context.name, context.metadata.uid
+    )
     kinds = sorted({*context.recorded_kinds, *named_kinds(context)})
-    if context.services.watches.require(context.name, kinds):
+    if context.services.watches.objects.require(context.name, kinds):
         return UNLISTED
     return _delete(context, kinds)
 
 
 def _report_dependents(context: Context) -> None:
     is_announced = context.status.observed_generation == context.metadata.generation
-    if not is_announced and (dependents := context.services.watches.dependents(context.name)):
+    if not is_announced and (dependents := context.services.watches.deployments.dependents(context.name)):
         context.record([note_on_dependents(dependents)])
 
 
 def _delete(context: Context, kinds: list[GroupVersionKind]) -> Requeue:
-    if unknown := context.services.watches.find_unknown(context.name, _kinds_with_objects(context, kinds)):
+    if unknown := context.services.watches.objects.find_unknown(context.name, _kinds_with_objects(context, kinds)):
         message = f"{', '.join(unknown)}: cannot be listed; check the APIService of the API group"
         return _fail(context, BundleError(Reason.API_UNAVAILABLE, message))
     mandate = find_mandate(context)
@@ -125,7 +127,7 @@ def _kinds_with_objects(context: Context, kinds: list[GroupVersionKind]) -> list
 
     These have no objects, and cannot be listed before their APIService is deleted.
     """
-    records = context.own_records(context.services.watches.managed(context.name))
+    records = context.own_records(context.services.watches.objects.of(context.name))
     own = {served_group(record.key) for record in records} - {""}
     if not any(kind.group in own for kind in kinds):
         return kinds
@@ -148,7 +150,7 @@ def _remove(context: Context, teardown: Teardown, mandate: Mandate, unreadable: 
 
 
 def _left(context: Context, mandate: Mandate) -> dict[ObjectKey, Record]:
-    observed = context.services.watches.managed(context.name)
+    observed = context.services.watches.objects.of(context.name)
     named = observed if mandate.named is None else mandate.named
     look_for_strays(context, observed, named)
     context.record(notes_on_strays(context))
@@ -160,14 +162,14 @@ def _left(context: Context, mandate: Mandate) -> dict[ObjectKey, Record]:
 def _abandon(context: Context, mandate: Mandate, hindrance: BundleError) -> Requeue:
     if hindrance.reason is Reason.FORBIDDEN:  # to the controller itself, not to the account
         return _fail(context, hindrance)
-    observed = context.services.watches.managed(context.name)
+    observed = context.services.watches.objects.of(context.name)
     ours = plan_teardown(observed, context.owner, orphan=_orphans(context)).remaining
     named = observed if mandate.named is None else mandate.named
     staying = {record.key for record in ours if record.key in named and not is_garbage_collected(record)}
     unseen = {
         key: each
         for key, each in (mandate.named or {}).items()
-        if context.services.watches.is_forbidden(*each.group_kind)
+        if context.services.watches.objects.is_forbidden(*each.group_kind)
     }
     staying |= {key for key, each in unseen.items() if not each.carries_reference}
     context.record([note_on_hindrance(hindrance, staying)])
@@ -257,7 +259,7 @@ def _find(context: Context) -> Mandate:
     hindrance = context.services.accounts.hindrance(context.deployment, account, [revision.terms] if revision else ())
     if context.metadata.annotations.get(names.TEARDOWN_AS) == names.CONTROLLER:
         return Mandate(user=None, named=named, without_hooks=hindrance is not None)
-    if account is None and named is None and context.services.watches.managed(context.name):
+    if account is None and named is None and context.services.watches.objects.of(context.name):
         return Mandate(user=None, named=named, hindrance=BundleError(Reason.REVISION_LOST, _LOST))
     return Mandate(user=account.user if account else None, named=named, hindrance=hindrance)
 

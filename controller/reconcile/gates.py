@@ -305,6 +305,6 @@ def _collect(context: Context) -> dict[str, Dependency | None]:
         name = left.popleft()
         if name == context.name or name in known:
             continue
-        known[name] = context.services.watches.dependency(name)
+        known[name] = context.services.watches.deployments.dependency(name)
         left.extend(found.depends_on if (found := known[name]) else ())
     return known

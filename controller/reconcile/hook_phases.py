@@ -48,7 +48,7 @@ def before_install(context: Context, revision: Revision, targets: TargetSet) -> 
     """Return the gate before the workloads of a first install; it is open for everything else."""
     if not revision.hooks or context.status.installed_revision:
         return _open
-    own = {record.key for record in context.own_records(context.services.watches.managed(context.name))}
+    own = {record.key for record in context.own_records(context.services.watches.objects.of(context.name))}
     has_begun = any(key in own for key in targets.by_key if _waits_for_hooks(key))
     return _open if has_begun else lambda: _run(revision, HookEvent.PRE_INSTALL, context)
 
@@ -100,7 +100,7 @@ def tidy(context: Context, revisions: Iterable[Revision], user: User | None, unf
     """
     progress, found = context.memory.hooks, list(revisions)
     kinds = {kind for revision in found for kind in kinds_of(revision)}
-    if unknown := context.services.watches.require(context.name, kinds):
+    if unknown := context.services.watches.objects.require(context.name, kinds):
         return HookRemains(unknown=tuple(unknown))
     remains = []
     for revision in found:
@@ -128,12 +128,12 @@ def _run(revision: Revision, event: HookEvent, context: Context) -> BundleError 
     if hindrance := context.services.accounts.hindrance(context.deployment, account, [revision.terms]):
         return hindrance
     context.memory.stored.unapplied.discard(revision.digest)  # it names its hooks until these are tidied up
-    context.services.watches.require(name, kinds_of(revision))  # the watches report when a hook has finished
+    context.services.watches.objects.require(name, kinds_of(revision))  # the watches report when a hook has finished
     options = replace(
         _options(context, revision, account.user if account else None),
         proceed=lambda: (
-            context.services.watches.synced
-            and (event.is_of_teardown or context.is_same_spec(context.services.watches.outline(name)))
+            context.services.watches.deployments.synced
+            and (event.is_of_teardown or context.is_same_spec(context.services.watches.deployments.outline(name)))
         ),
     )
     return context.services.objects.hook_runner.run(revision, event, options)
@@ -147,7 +147,7 @@ def _options(context: Context, revision: Revision, user: User | None) -> HookOpt
         spec_version=context.spec_version,
         collision_protection=context.spec.collision_protection,
         install_namespace=make_install_namespace(revision),
-        proceed=lambda: context.services.watches.synced,
+        proceed=lambda: context.services.watches.deployments.synced,
         progress=context.memory.hooks,
         retries=context.memory.retries,
         deadline=deadline,

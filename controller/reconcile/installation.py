@@ -267,7 +267,7 @@ def finish(work: Work, outcomes: list[Outcome]) -> Report:
     ]
     context.record([*applied, *pruned])
     remains = _tidy_hooks(work, result)
-    look = work.context.services.watches.look(context.name, context.memory.ledger.reader.seen)
+    look = work.context.services.watches.objects.look(context.name, context.memory.ledger.reader.seen)
     observed = look.records
     strays = look_for_strays(context, observed, options.wanted.by_key, options.older)
     context.record(notes_on_strays(context))
@@ -318,7 +318,7 @@ def _find_wave(work: Work, outcomes: Iterable[Outcome]) -> Wave | None:
 def find_strays_of(work: Work) -> tuple[ObjectKey, ...]:
     """Return the strays, and report new ones, while nothing may be applied."""
     context, options = work.context, work.options
-    observed = work.context.services.watches.managed(context.name)
+    observed = work.context.services.watches.objects.of(context.name)
     strays = look_for_strays(context, observed, options.wanted.by_key, options.older)
     context.record(notes_on_strays(context))
     return tuple(sorted(strays))
@@ -352,7 +352,7 @@ def _is_over(work: Work, outcomes: list[Outcome], waiting: list[Record], look: L
         and not any(outcome.spared for outcome in outcomes)
         and _is_as_left(work.options, look)
         # Remaining objects of a kind that is no longer wanted would be forgotten.
-        and not work.context.services.watches.find_unknown(work.context.name, work.earlier_kinds)
+        and not work.context.services.watches.objects.find_unknown(work.context.name, work.earlier_kinds)
     )
 
 
@@ -388,7 +388,7 @@ def _settle(work: Work, kinds: Collection[GroupVersionKind], observed: Mapping[O
         proposed = [wanted.held.revision] if wanted.held else []
         kept = [options.wanted.revision, *([] if wanted.current else [context.status.revision]), *proposed]
         keep_only(context, kept, options.older)
-        work.context.services.watches.require_only(context.name, kinds)
+        work.context.services.watches.objects.require_only(context.name, kinds)
     return context.memory.ledger.managed_state
 
 
@@ -447,7 +447,7 @@ def prune(work: Work, *, is_time: bool) -> tuple[list[Removal], list[Record]]:
     # Observed after applying: an object of the previous revision may just have been repaired.
     context, options = work.context, work.options
     unreadable = read_unwatched(context, options.older, options.user)
-    observed = work.context.services.watches.managed(options.owner.name)
+    observed = work.context.services.watches.objects.of(options.owner.name)
     named = (options.wanted.by_key, options.older, observed, options.owner)
     surplus = find_surplus(*named, orphan=options.orphan)
     terminating = find_surplus(*named, orphan=options.orphan, deleting=True)
@@ -500,7 +500,7 @@ def _note_failure(context: Context, error: BundleError, options: ApplyOptions) -
 def assess_installed(context: Context) -> Progress:
     """Return the health of the objects of the installed revision; judges only what has changed."""
     tracker, ledger = context.memory.health, context.memory.ledger
-    look = context.services.watches.look(context.name, tracker.reader.seen)
+    look = context.services.watches.objects.look(context.name, tracker.reader.seen)
     changed = tracker.reader.read(look, ledger.changes)
     _trust_status(context, context.status.revision)
     return tracker.summarize(
@@ -529,7 +529,7 @@ def assess_work(
         refusals: why objects would not be applied.
     """
     context, options = work.context, work.options
-    observed = work.context.services.watches.managed(context.name)
+    observed = work.context.services.watches.objects.of(context.name)
     wanted = {
         t.key: t
         for t in options.wanted.targets
@@ -602,9 +602,9 @@ def review_leftovers(context: Context, outcomes: Iterable[Outcome] = ()) -> list
     outcomes = list(outcomes)
     told = {o.task.target.key for o in outcomes if any(map(leftovers.is_about_left, o.warnings))}
     made = {o.task.target.key for o in outcomes if o.tried and not o.error and o.task.action is Action.CREATE}
-    observed = watches.managed(context.name) if known or told else {}
+    observed = watches.objects.of(context.name) if known or told else {}
     kinds = context.recorded_kinds if known else ()
-    unseen = tuple(f"{kind.kind} " for kind in kinds if watches.is_forbidden(kind.group, kind.kind))
+    unseen = tuple(f"{kind.kind} " for kind in kinds if watches.objects.is_forbidden(kind.group, kind.kind))
     still: dict[ObjectKey, list[str]] = {key: [] for key in told if key in observed}
     kept: list[str] = []
     for text in known:
@@ -616,7 +616,7 @@ def review_leftovers(context: Context, outcomes: Iterable[Outcome] = ()) -> list
     for key in looked_at.keys() - still.keys():
         del looked_at[key]
     looked_at.update({key: observed[key].resource_version for key in still})
-    watches.heed(context.name, frozenset(still))
+    watches.objects.heed(context.name, frozenset(still))
     return [*kept, *(text for texts in still.values() for text in texts)]
 
 
@@ -652,6 +652,6 @@ def warnings_on_cluster(
         kinds: of the objects of the revision.
         watches: know which kinds are watched.
     """
-    unseen = (kind for kind in kinds if watches.is_forbidden(kind.group, kind.kind))
+    unseen = (kind for kind in kinds if watches.objects.is_forbidden(kind.group, kind.kind))
     lacking = find_missing_labels(wanted, context.memory.ledger.used, conceals=reads_secrets(context.spec))
     return [*lacking, *describe_unseen(unseen)]

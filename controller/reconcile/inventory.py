@@ -74,7 +74,7 @@ def make_confirmation(context: Context, revision: str) -> Callable[[], None]:
 
     def _confirm() -> None:
         with lock:
-            found = context.services.watches.confirm(context.name, BELIEVED_SECONDS)
+            found = context.services.watches.deployments.confirm(context.name, BELIEVED_SECONDS)
         if found is None or not context.is_same_spec(found) or found.status.revision not in recorded:
             raise OvertakenError(context.name)
 
@@ -172,7 +172,7 @@ def _name_own(revision: Revision, context: Context) -> dict[ObjectKey, RevisionO
 
 
 def _name_past(revisions: Iterable[Revision], context: Context) -> dict[ObjectKey, RevisionObject]:
-    return name_past(revisions, context.services.watches.managed(context.name), orphan=context.orphan)
+    return name_past(revisions, context.services.watches.objects.of(context.name), orphan=context.orphan)
 
 
 def _name(revisions: Iterable[Revision], context: Context) -> dict[ObjectKey, RevisionObject]:
@@ -197,9 +197,9 @@ def read_unwatched(
         if isinstance(found, ApiError):
             failures[key] = _failure(found, key)
         elif found is None or found.owner != context.name:
-            context.services.watches.learn_gone(key)
+            context.services.watches.objects.learn_gone(key)
         else:
-            context.services.watches.learn(found)
+            context.services.watches.objects.learn(found)
     return failures
 
 
@@ -214,12 +214,12 @@ def drop_revisions(context: Context) -> None:
 def forget_unwatched(context: Context, keys: Iterable[ObjectKey]) -> None:
     """Drop deleted objects that are not watched: no event reports their deletion."""
     for key in keys:
-        if context.services.watches.is_forbidden(key.group, key.kind):
-            context.services.watches.learn_gone(key)
+        if context.services.watches.objects.is_forbidden(key.group, key.kind):
+            context.services.watches.objects.learn_gone(key)
 
 
 def _unseen(context: Context, named: RevisionObject) -> Resource | None:
-    if not context.services.watches.is_forbidden(*named.group_kind):
+    if not context.services.watches.objects.is_forbidden(*named.group_kind):
         return None
     discovery = context.services.discovery
     return discovery.resource(named.kind) or discovery.any_version(*named.group_kind)
@@ -309,10 +309,10 @@ def notes_on_strays(context: Context) -> list[Note]:
 
 def find_hand_over(context: Context) -> HandOver:
     """Return the BundleDeployments from which and to which objects may pass."""
-    found = [context.services.watches.outline(each.name) for each in context.spec.take_over]
+    found = [context.services.watches.deployments.outline(each.name) for each in context.spec.take_over]
     return HandOver(
         givers={giver.metadata.name: _describe_giver(context.services, giver) for giver in found if giver},
-        takers=frozenset(context.services.watches.takers(context.name)),
+        takers=frozenset(context.services.watches.deployments.takers(context.name)),
         takes=_takes(context.services, context.name),
     )
 
@@ -320,9 +320,9 @@ def find_hand_over(context: Context) -> HandOver:
 def observe_with_takers(context: Context) -> dict[ObjectKey, Record]:
     """Return the objects with the label of a BundleDeployment, or of one that is known to take from it."""
     found: dict[ObjectKey, Record] = {}
-    for taker in context.services.watches.takers(context.name):
-        found |= context.services.watches.managed(taker)
-    return {**found, **context.services.watches.managed(context.name)}
+    for taker in context.services.watches.deployments.takers(context.name):
+        found |= context.services.watches.objects.of(taker)
+    return {**found, **context.services.watches.objects.of(context.name)}
 
 
 def describe_awaited_takers(context: Context, left: Collection[ObjectKey]) -> str:
@@ -347,7 +347,10 @@ def describe_awaited_takers(context: Context, left: Collection[ObjectKey]) -> st
 
 
 def _all_takers(context: Context) -> Iterator[BundleDeployment]:
-    known = (context.services.watches.outline(name) for name in context.services.watches.takers(context.name))
+    known = (
+        context.services.watches.deployments.outline(name)
+        for name in context.services.watches.deployments.takers(context.name)
+    )
     yield from (each for each in known if each and _still_takes(each))
 
 
@@ -376,7 +379,7 @@ def _describe_giver(services: Services, giver: BundleDeployment) -> Giver:
 
 def _takes(services: Services, name: str) -> Exists:
     def _takes_from(taker: str, uid: str) -> bool:
-        found = services.watches.outline(taker)
+        found = services.watches.deployments.outline(taker)
         givers = {each.name for each in found.spec.take_over} if found else set()
         return found is not None and found.metadata.uid == uid and name in givers
 

@@ -120,7 +120,7 @@ def make_work(context: Context, wanted: Wanted) -> Work | Report:
         *(target.kind for target in earlier if target.key not in targets.by_key),
         *work.earlier_kinds,
     }
-    if unknown := context.services.watches.require(context.name, kinds):
+    if unknown := context.services.watches.objects.require(context.name, kinds):
         return replace(wanted.report(context), unknown=tuple(unknown))
     work = replace(work, plan=make_plan(options, earlier, observe_with_takers(context)))
     if wanted.paused or not context.services.accounts.policy.allows(revision.terms):
@@ -211,7 +211,7 @@ def _targets_before(context: Context, revision: Revision, held: Collection[str])
 
 
 def _earlier_targets(context: Context, wanted: TargetSet, others: TargetSet) -> tuple[Target, ...]:
-    observed = context.services.watches.managed(context.name)
+    observed = context.services.watches.objects.of(context.name)
     ledger = context.memory.ledger
     # What is being deleted and was not left so has been pruned.
     left = ledger.left.keys() | ledger.restored() | {key for key, record in observed.items() if not record.deleting}
@@ -255,7 +255,7 @@ def _options(context: Context, terms: Terms, targets: TargetSet) -> ApplyOptions
         started=context.status.started_jobs,
         ledger=context.memory.ledger,
         retries=context.memory.retries,
-        exists=context.services.watches.exists,
+        exists=context.services.watches.deployments.exists,
         hand_over=find_hand_over(context),
         withdrawn=frozenset(
             kind
@@ -264,7 +264,8 @@ def _options(context: Context, terms: Terms, targets: TargetSet) -> ApplyOptions
         ),
         crd_upgrade_safety=context.spec.crd_upgrade_safety,
         proceed=lambda: (
-            context.services.watches.synced and context.is_same_spec(context.services.watches.outline(context.name))
+            context.services.watches.deployments.synced
+            and context.is_same_spec(context.services.watches.deployments.outline(context.name))
         ),
         confirm=make_confirmation(context, targets.revision),
         judge=context.memory.health.judge,

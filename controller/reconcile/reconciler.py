@@ -63,9 +63,9 @@ class Reconciler:
         """
         watches = self._services.watches
         history = watches.history
-        if not watches.synced:
+        if not watches.deployments.synced:
             return UNSYNCED
-        deployment = watches.deployment(name)
+        deployment = watches.deployments.find(name)
         if deployment is None:
             return self._forget(name)
         if self._memories.is_another(deployment.metadata):
@@ -112,7 +112,7 @@ class Reconciler:
         if context.deployment.problem:
             return _refuse_spec(context)
         # Report nothing until all objects are known.
-        if self._services.watches.require(context.name, context.recorded_kinds):
+        if self._services.watches.objects.require(context.name, context.recorded_kinds):
             return UNLISTED
         try:
             context = _prepare(context)
@@ -136,7 +136,7 @@ class Reconciler:
 
         Raises: ApiError.
         """
-        deployment = self._services.watches.deployment(name)
+        deployment = self._services.watches.deployments.find(name)
         if deployment is not None:
             _report_bug(self._context_of(deployment), bug)
 
@@ -168,12 +168,11 @@ class Reconciler:
     def _forget(self, name: str) -> Requeue:
         services = self._services
         services.sources.background.cancel(name)
-        services.follower.release(name)
+        services.follower.forget(name)
         services.large.leave(name)
-        services.accounts.note(name, ())
-        services.watches.release(name)
+        services.watches.objects.forget(name)
         services.objects.installed.keep(name, None)
-        memory, left = self._memories.drop(name), services.watches.outline(name)
+        memory, left = self._memories.drop(name), services.watches.deployments.outline(name)
         has_moved = memory is not None and left is not None and left.metadata.uid == memory.uid  # to another shard
         if memory and not (memory.torn_down or has_moved):  # a user has removed its finalizer
             self._abandoned()
@@ -276,11 +275,11 @@ def _times(context: Context, report: Report) -> Iterator[tuple[float | None, str
     if report.progress:
         yield report.progress.next_change, "a deadline of an object expires"
     yield context.memory.hooks.next_change, "a deadline of a hook expires"
-    blind = context.services.watches.has_unwatched(name)
+    blind = context.services.watches.objects.has_unwatched(name)
     if report.unknown or blind:
         yield UNKNOWN_SECONDS, "a kind is not listed yet"
     if context.memory.awaits_change or blind:
-        yield context.services.watches.served.seconds_to_recheck(), "a kind may be served"
+        yield context.services.discovery.seconds_to_recheck(), "a kind may be served"
     yield seconds_to_rollback(context.deployment, report, context.now()), "an upgrade is rolled back"
     if report.held and report.held.problems:
         yield SLOW_SECONDS, "what would prevent a pending revision may be resolved"
@@ -298,7 +297,7 @@ def _complete(context: Context, report: Report) -> Report:
     known = context.status.warnings if report.warnings is None else report.warnings
     if report.warnings is None and not any(map(names_failing, known)):
         return report
-    failing = describe_failing(context.services.watches.served.failing_groups())
+    failing = describe_failing(context.services.discovery.failed_groups())
     kept = [text for text in known if text in failing or not names_failing(text)]
     if report.warnings is not None:
         kept = list(dict.fromkeys([*failing, *kept]))

@@ -88,7 +88,7 @@ def describe_unkept(report: Report, wanted: Wanted) -> Report:
 
 
 def _look(context: Context) -> Look:
-    return context.services.watches.look(context.name, context.memory.ledger.reader.seen)
+    return context.services.watches.objects.look(context.name, context.memory.ledger.reader.seen)
 
 
 def _repair(context: Context, look: Look) -> Sequence[Outcome] | None:
@@ -97,7 +97,7 @@ def _repair(context: Context, look: Look) -> Sequence[Outcome] | None:
         return None
     if ledger.left and not context.status.managed_kinds:  # another client has removed them
         return None
-    if any(map(context.services.watches.served.has_appeared, read_kinds(context.status.skipped_kinds))):
+    if any(map(context.services.discovery.has_appeared, read_kinds(context.status.skipped_kinds))):
         return None
     if any(map(context.services.watches.served.is_withdrawn, context.recorded_kinds)):
         return None
@@ -109,7 +109,7 @@ def _is_as_recorded(context: Context, observed: Mapping[ObjectKey, Record]) -> b
     own = context.own_records(observed)
     is_interrupted = any(is_unfinished(record, leaves=True) for record in own)
     # A kind that is not served has no objects: status named it if it was edited, and a pass drops it again.
-    if is_interrupted or not _names_kinds(context, own) or context.services.watches.has_unwatched(context.name):
+    if is_interrupted or not _names_kinds(context, own) or context.services.watches.objects.has_unwatched(context.name):
         return False
     return context.memory.ledger.resume(own, context.status.managed_state)
 

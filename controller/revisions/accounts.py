@@ -27,7 +27,7 @@ from rukpak.controller.building.revision import Terms
 from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.configuration import User
 from rukpak.controller.kube.resources import NAMESPACES, SERVICE_ACCOUNTS
-from rukpak.controller.observe.following import GrantWatches, ObjectFollower, ObjectReference, Topic
+from rukpak.controller.observe.following import ObjectFollower, ObjectReference, Topic
 from rukpak.controller.sharing import share_of_accounts
 
 OF_ABSENCE = frozenset({Reason.SERVICE_ACCOUNT_NOT_FOUND, Reason.NAMESPACE_NOT_FOUND})
@@ -325,18 +325,16 @@ def translate_refusal(
 
 
 class Accounts:
-    """Checks accounts, and watches for the accounts and rights that BundleDeployments lack. Thread-safe.
+    """Checks accounts, and follows the accounts and rights that BundleDeployments lack. Thread-safe.
 
     Args:
         client: reads as the controller.
         policy: of the administrator.
-        follower: follows missing accounts.
-        grants: watches for missing rights.
+        follower: of missing accounts and rights.
     """
 
-    def __init__(self, client: Client, policy: AccountPolicy, follower: ObjectFollower, grants: GrantWatches) -> None:
-        self._client, self.policy = client, policy
-        self._follower, self._grants = follower, grants
+    def __init__(self, client: Client, policy: AccountPolicy, follower: ObjectFollower) -> None:
+        self._client, self.policy, self._follower = client, policy, follower
 
     def identify(self, account: Account) -> Identity:
         """Return the current UIDs of an account and its namespace.
@@ -377,7 +375,7 @@ class Accounts:
     def note(self, name: str, errors: Iterable[BundleError | None]) -> None:
         """Watch for the rights and accounts that these errors say are missing, and for nothing else."""
         reasons = {error.reason for error in errors if error}
-        self._grants.update(name, lacks=bool(reasons & OF_RIGHTS))
+        self._follower.follow_rights(name, lacks=bool(reasons & OF_RIGHTS))
         if not reasons & OF_ABSENCE:
             self._watch(name, ())
 

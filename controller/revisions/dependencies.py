@@ -114,7 +114,7 @@ class DependencyReader:
         if field(manifest, "metadata", "deletionTimestamp"):
             return "is being deleted"
         if ready is None:
-            verdict = self._watches.judge(name, manifest, resource, evaluates=evaluates)
+            verdict = self._watches.projection.judge(name, manifest, resource, evaluates=evaluates)
             return "" if verdict.state is State.HEALTHY else verdict.reason
         if not evaluates:
             return f"{ready} is not evaluated"

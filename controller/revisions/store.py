@@ -51,6 +51,8 @@ RETIRED = f"{names.GROUP}/retired"
 MAX_CHUNKS = 32
 SELECTOR = f"type={names.REVISION_SECRET_TYPE}"
 _NAME = re.compile(r"revision\.(?P<name>.+)\.(?P<digest>[0-9a-f]{16})\.(?P<index>[0-9]{1,9})")
+DEPLOYMENT = "deployment"
+"""Index of Secrets by the BundleDeployment that their names tell."""
 BYTES = f"{names.GROUP}/bytes"
 """An annotation of the first Secret of a revision: the size of all."""
 TENANT_BYTES = 64 << 20
@@ -105,7 +107,7 @@ class RevisionSecrets:
             field_selector=SELECTOR,
             metadata=True,
             project=make_stored,
-            group_of=lambda secret: secret.deployment,
+            functions={DEPLOYMENT: lambda secret: (secret.deployment,)},
             on_change=self._changed,
             on_synced=synced,
         )
@@ -117,20 +119,20 @@ class RevisionSecrets:
 
     def all_of(self, name: str) -> list[StoredSecret]:
         """Return the Secrets of a BundleDeployment, and of earlier ones of its name."""
-        return self.reflector.records_of(name)
+        return self.reflector.cache.index(DEPLOYMENT, name)
 
     def get(self, secret_name: str) -> StoredSecret | None:
         """Return a Secret; None if it does not exist."""
-        return self.reflector.get((self.namespace, secret_name))
+        return self.reflector.cache.get((self.namespace, secret_name))
 
     def learn(self, manifest: Mapping[str, Any]) -> None:
         """Learn a Secret from the reply to a write of ours."""
-        self.reflector.learn(make_stored(manifest))
+        self.reflector.cache.learn(make_stored(manifest))
 
     def learn_gone(self, secret_name: str) -> None:
         """Learn that we have deleted a Secret."""
         if known := self.get(secret_name):
-            self.reflector.forget((self.namespace, secret_name), known.uid)
+            self.reflector.cache.forget((self.namespace, secret_name), known.uid)
 
     def is_lost(self, name: str, digest: str) -> bool:
         """Whether a Secret of a revision is missing or was changed; False while that is not known."""

@@ -18,7 +18,7 @@ from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.events import EventRecorder, Note, Regarding
 from rukpak.controller.kube.resources import DEPLOYMENTS
 from rukpak.controller.kube.shard import Shard
-from rukpak.controller.observe.watches import Watches
+from rukpak.controller.observe.deployments import SeenDeployments
 from rukpak.controller.status.notes import notes
 
 _CHANGED = "the BundleDeployment has changed"
@@ -27,8 +27,8 @@ _CHANGED = "the BundleDeployment has changed"
 class StatusWriter:
     """Thread-safe."""
 
-    def __init__(self, client: Client, watches: Watches, events: EventRecorder) -> None:
-        self._client, self._watches, self._events = client, watches, events
+    def __init__(self, client: Client, deployments: SeenDeployments, events: EventRecorder) -> None:
+        self._client, self._deployments, self._events = client, deployments, events
 
     def write_status(self, deployment: BundleDeployment, status: Status) -> BundleDeployment:
         """Write a status unless the cluster has it already, and record Events for what is different.
@@ -44,16 +44,16 @@ class StatusWriter:
         Raises: ApiError; a 409 if the BundleDeployment has changed as above, or the cluster is in another state than
             the pass knows.
         """
-        if not self._watches.synced:
+        if not self._deployments.synced:
             raise ApiError(HTTPStatus.CONFLICT, "Conflict", "BundleDeployments are being listed again")
-        shown = self._watches.outline(deployment.metadata.name)
-        if shown is None or not may_write(deployment, shown, self._watches.shard):
+        shown = self._deployments.outline(deployment.metadata.name)
+        if shown is None or not may_write(deployment, shown, self._deployments.shard):
             raise ApiError(HTTPStatus.CONFLICT, "Conflict", _CHANGED)
         if _are_equal(shown.status, status) and not shown.status_problem:
             return deployment.model_copy(update={"status": status})
         sent = time.monotonic()
         reply = self._replace(shown.metadata, dump(status))
-        self._watches.learn_deployment(reply, sent)
+        self._deployments.learn(reply, sent)
         self.record_events(deployment, notes(deployment.status, status))
         return deployment.model_copy(update={"status": read(reply).status})
 
@@ -75,7 +75,7 @@ class StatusWriter:
     def _has_changed(self, metadata: ObjectMeta) -> bool:
         sent = time.monotonic()
         found = self._client.get(DEPLOYMENTS.path(name=metadata.name)).value
-        self._watches.learn_deployment(found, sent)  # the watch may be silent
+        self._deployments.learn(found, sent)  # the watch may be silent
         return bool(found["metadata"]["resourceVersion"] != metadata.resource_version)
 
     def record_events(self, deployment: BundleDeployment, found: Iterable[Note]) -> None:
@@ -97,7 +97,7 @@ class StatusWriter:
     def set_finalizers(self, deployment: BundleDeployment, finalizers: list[str]) -> BundleDeployment:
         """Replace the finalizers, unless the BundleDeployment has changed since it was read (409).
 
-        Without finalizers one that is being deleted is gone, and the watches forget it.
+        Without finalizers one that is being deleted is gone, and is forgotten.
 
         Raises: ApiError.
         """
@@ -105,9 +105,9 @@ class StatusWriter:
         path = DEPLOYMENTS.path(name=deployment.metadata.name)
         reply = self._client.merge_patch(path, {"metadata": metadata}, manager=names.STATUS_MANAGER).value
         if finalizers or not deployment.metadata.deletion_timestamp:
-            self._watches.learn_deployment(reply)
+            self._deployments.learn(reply)
         else:
-            self._watches.learn_deployment_gone(deployment.metadata.name, deployment.metadata.uid)
+            self._deployments.learn_gone(deployment.metadata.name, deployment.metadata.uid)
         return deployment.model_copy(update={"metadata": read(reply).metadata})
 
 

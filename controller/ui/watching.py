@@ -177,7 +177,7 @@ class Board:
 
     def find(self, name: str) -> Manifest | None:
         """Return a BundleDeployment as it was watched last; None if it does not exist."""
-        found = self._reflector.get(("", name))
+        found = self._reflector.cache.get(("", name))
         return found.value() if found else None
 
     def contact(self) -> dict[str, str]:
@@ -289,7 +289,7 @@ class View:
         deployment, _ = try_to_read(value)
         notes: list[str] = []
         nodes = self._make_nodes(deployment, notes) if deployment else []
-        events = [each.value() for each in self._events.records()]
+        events = [each.value() for each in self._events.cache.records()]
         return to_json(make_detail(value, nodes, events, notes))
 
     def _make_nodes(self, deployment: BundleDeployment, notes: list[str]) -> list[Node]:
@@ -309,7 +309,7 @@ class View:
         return sorted(nodes, key=lambda node: (node.namespace, node.kind, node.name))
 
     def _records(self) -> list[_Object]:
-        return [record for reflector in self._objects.values() for record in reflector.records()]
+        return [record for reflector in self._objects.values() for record in reflector.cache.records()]
 
     def _watch_own(self, deployment: BundleDeployment, notes: list[str]) -> None:
         selector = select_owned(self._name)

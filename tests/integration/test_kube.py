@@ -438,7 +438,7 @@ class Follower:
         self.told.append((old.resource_version if old else None, new.resource_version if new else None))
 
     def names(self) -> list[str]:
-        return sorted(seen.name for seen in self.reflector.records())
+        return sorted(seen.name for seen in self.reflector.cache.records())
 
     def stop(self) -> None:
         self.reflector.stop()
@@ -478,7 +478,7 @@ def test_what_exists_and_what_changes_is_known(
     apply(client, labelled(namespace, "b", x="1"))
     client.delete(CONFIG_MAPS.path(namespace, "a"))
     wait(lambda: follower.names() == ["b"])
-    seen = follower.reflector.records()[0]
+    seen = follower.reflector.cache.records()[0]
     assert seen.fields == 1
     assert seen.full is not metadata
 
@@ -511,8 +511,8 @@ def test_what_a_reply_said_is_known_at_once_and_told_when_the_watch_confirms_it(
     follower = follow()
     for number in range(20):
         seen = project(apply(client, labelled(namespace, x=str(number))))
-        follower.reflector.learn(seen)
-        known = follower.reflector.get((namespace, "a"))
+        follower.reflector.cache.learn(seen)
+        known = follower.reflector.cache.get((namespace, "a"))
         assert known is not None
         assert int(known.resource_version) >= int(seen.resource_version)
     wait(lambda: follower.told and follower.told[-1][1] == seen.resource_version)
@@ -524,10 +524,10 @@ def test_what_was_deleted_is_hidden_at_once(follow: Callable[..., Follower], cli
     follower = follow()
     for _ in range(10):
         seen = project(apply(client, labelled(namespace)))
-        follower.reflector.learn(seen)
+        follower.reflector.cache.learn(seen)
         client.delete(CONFIG_MAPS.path(namespace, "a"), uid=seen.uid)
-        follower.reflector.forget((namespace, "a"), seen.uid)
-        assert follower.reflector.get((namespace, "a")) is None
+        follower.reflector.cache.forget((namespace, "a"), seen.uid)
+        assert follower.reflector.cache.get((namespace, "a")) is None
     wait(lambda: len(follower.told) == 20)
     assert follower.names() == []
 
@@ -574,9 +574,9 @@ def test_a_kind_that_comes_goes_and_comes_back_is_followed(client: Client, names
     for _ in range(2):
         define(client, definition)
         wait(lambda: _tries(lambda: client.apply(resource.path(namespace, "a"), foo, manager=MANAGER, force=True)))
-        wait(lambda: len(reflector.records()) == 1)
+        wait(lambda: len(reflector.cache.records()) == 1)
         client.delete(DEFINITIONS.path(name=definition["metadata"]["name"]))
-        wait(lambda: reflector.records() == [])
+        wait(lambda: reflector.cache.records() == [])
         wait(lambda: reflector.denied)
     reflector.stop()
 

@@ -87,6 +87,8 @@ class FakeCluster:
         """Of every apply."""
         self.acted: list[tuple[str, str]] = []
         """(user, request) of each impersonated request."""
+        self.look_again: float | None = None
+        """Seconds until discovery may report a new kind."""
         self.failing_groups: set[str] = set()
         """API groups that fail discovery, and of which no kind is known."""
         self.custom: dict[tuple[str, str, str], CustomKind] = {}
@@ -265,6 +267,12 @@ class FakeCluster:
     def resources(self) -> tuple[Resource, ...]:
         return tuple(self.served)
 
+    def has_appeared(self, kind: GroupVersionKind) -> bool:
+        return self.resource(kind) is not None
+
+    def seconds_to_recheck(self) -> float | None:
+        return self.look_again
+
     def refresh(self) -> None:
         pass  # it is always current
 
@@ -337,55 +345,20 @@ class _Acting:
         return send
 
 
-class FakeWatches:
-    """Stands for Watches: sees everything on a FakeCluster immediately."""
+class FakeDeployments:
+    """Stands for SeenDeployments: sees all on a FakeCluster immediately."""
 
     def __init__(self, cluster: FakeCluster) -> None:
         self._cluster = cluster
-        self._owned = OwnedObjects()
-        """What was seen last."""
-        self._lock = threading.Lock()
-        self.unsynced: set[str] = set()
-        """Kinds whose first list is under way."""
-        self.synced = True
-        """Whether the BundleDeployments are listed."""
-        self.history = 0
-        self.needed: dict[str, set[str]] = {}
-        """By BundleDeployment: the kinds that are watched for it."""
-        self.ever_needed: set[str] = set()
-        """The same for all, also after it was dropped."""
-        self.unwatched: set[str] = set()
-        """Kinds that cannot be watched yet, since discovery is behind."""
-        self.failing: set[str] = set()
-        """Kinds whose API group does not answer discovery: their objects are unknown."""
-        self.denied: set[str] = set()
-        """Kinds that the controller may not list: it knows only the objects in `told`."""
-        self.told: dict[ObjectKey, Record] = {}
-        """Known objects of denied kinds."""
-        self.behind: dict[ObjectKey, Record | None] = {}
-        """The outdated record that is still seen of an object."""
-        self.silent: dict[str, Json] = {}
-        """By name, BundleDeployments as a watch still shows them that has been silent since."""
-        self.orphaned: set[str] = set()
-        """The UIDs of BundleDeployments whose finalizer `orphan` was seen."""
-        self.late_namespaces: set[str] = set()
-        """Names of namespaces that exist, and that the watch does not show yet."""
-        self.look_again: float | None = None
-        """Seconds until discovery may report a new kind."""
-        self.evaluator = SimpleNamespace(find_problem=expressions.find_problem, evaluate=expressions.evaluate)
-        self.served = _FakeServedKinds(cluster, self)
         self.shard = DEFAULT_SHARD
+        self.synced = True
+        """Whether they are listed."""
+        self.silent: dict[str, Json] = {}
+        """By name, those that a watch shows as they were: it has been silent since."""
+        self.orphaned: set[str] = set()
+        """The UIDs of those whose finalizer `orphan` was seen."""
 
-    @property
-    def watches(self) -> Watches:
-        """Itself, as the type that is asked for."""
-        return cast("Watches", self)
-
-    def refresh(self) -> None:
-        self.synced = False
-        self.history += 1
-
-    def deployment(self, name: str) -> BundleDeployment | None:
+    def find(self, name: str) -> BundleDeployment | None:
         found = self.outline(name)
         return usable(found) if found and self.shard.serves(found.metadata.labels) else None
 
@@ -401,8 +374,8 @@ class FakeWatches:
         found = self.outline(name)
         return usable(found) if found else None
 
-    def deployment_names(self) -> set[str]:
-        return {value["metadata"]["name"] for value in self._values() if value["kind"] == names.KIND}
+    def names(self) -> set[str]:
+        return {value["metadata"]["name"] for value in self._cluster.objects.values() if value["kind"] == names.KIND}
 
     def exists(self, name: str, uid: str) -> bool:
         deployment = self.outline(name)
@@ -413,21 +386,47 @@ class FakeWatches:
         return dependency_of(usable(found)) if found else None
 
     def dependents(self, name: str) -> list[str]:
-        found = [self.outline(each) for each in sorted(self.deployment_names())]
+        found = [self.outline(each) for each in sorted(self.names())]
         return [o.metadata.name for o in found if o and name in o.spec.required_deployments]
 
     def takers(self, name: str) -> list[str]:
-        found = [self.outline(each) for each in sorted(self.deployment_names())]
+        found = [self.outline(each) for each in sorted(self.names())]
         return [o.metadata.name for o in found if o and name in {each.name for each in o.spec.take_over}]
 
     def was_orphaned(self, name: str, uid: str) -> bool:
         return uid in self.orphaned
 
-    def learn_deployment(self, manifest: Mapping[str, Any], sent: float | None = None) -> None:
+    def learn(self, manifest: Mapping[str, Any], sent: float | None = None) -> None:
         self.silent.pop(manifest["metadata"]["name"], None)  # else it is known already
 
-    def learn_deployment_gone(self, name: str, uid: str) -> None:
+    def learn_gone(self, name: str, uid: str) -> None:
         assert self.outline(name) is None
+
+
+class FakeObjects:
+    """Stands for ManagedObjects: sees everything on a FakeCluster immediately."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self._cluster = cluster
+        self._owned = OwnedObjects()
+        """What was seen last."""
+        self._lock = threading.Lock()
+        self.unsynced: set[str] = set()
+        """Kinds whose first list is under way."""
+        self.needed: dict[str, set[str]] = {}
+        """By BundleDeployment: the kinds that are watched for it."""
+        self.ever_needed: set[str] = set()
+        """The same for all, also after it was dropped."""
+        self.unwatched: set[str] = set()
+        """Kinds that cannot be watched yet, since discovery is behind."""
+        self.failing: set[str] = set()
+        """Kinds whose API group does not answer discovery: their objects are unknown."""
+        self.denied: set[str] = set()
+        """Kinds that the controller may not list: it knows only the objects in `told`."""
+        self.told: dict[ObjectKey, Record] = {}
+        """Known objects of denied kinds."""
+        self.behind: dict[ObjectKey, Record | None] = {}
+        """The outdated record that is still seen of an object."""
 
     def require(self, name: str, kinds: Any) -> list[str]:
         wanted = {kind.kind for kind in kinds}
@@ -444,16 +443,13 @@ class FakeWatches:
     def require_only(self, name: str, kinds: Any) -> None:
         self.needed[name] = {kind.kind for kind in kinds}
 
-    def release(self, name: str) -> None:
+    def forget(self, name: str) -> None:
         self.needed.pop(name, None)
-
-    def lacks_namespace(self, name: str) -> bool:
-        return name in self.late_namespaces or NAMESPACES.path(name=name) not in self._cluster.objects
 
     def heed(self, name: str, keys: frozenset[ObjectKey]) -> None:
         """Nothing changes unless a test says so."""
 
-    def managed(self, name: str) -> dict[ObjectKey, Record]:
+    def of(self, name: str) -> dict[ObjectKey, Record]:
         return dict(self.look(name, UNREAD).records)
 
     def look(self, name: str, since: int) -> Look:
@@ -476,12 +472,7 @@ class FakeWatches:
     def learn(self, record: Record) -> Record:
         if record.key.kind in self.denied:
             self.told[record.key] = record
-        return self.managed(record.owner).get(record.key, record)
-
-    def judge(self, name: str, manifest: Mapping[str, Any], _resource: Resource, *, evaluates: bool) -> Verdict:
-        checks = make_seen(self._cluster.objects[DEPLOYMENTS.path(name=name)]).checks
-        evaluate = self.evaluator.evaluate if evaluates else None
-        return assess(manifest, Context(checks=matching(checks, manifest), evaluate=evaluate))
+        return self.of(record.owner).get(record.key, record)
 
     def is_forbidden(self, group: str, kind: str) -> bool:
         return kind in self.denied
@@ -493,14 +484,42 @@ class FakeWatches:
         return list(self._cluster.objects.values())
 
 
+class FakeWatches:
+    """Stands for Watches."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self._cluster = cluster
+        self.history = 0
+        self.late_namespaces: set[str] = set()
+        """Names of namespaces that exist, and that the watch does not show yet."""
+        self.evaluator = SimpleNamespace(find_problem=expressions.find_problem, evaluate=expressions.evaluate)
+        self.deployments, self.objects = FakeDeployments(cluster), FakeObjects(cluster)
+        self.served = _FakeServedKinds(cluster, self.objects)
+        self.projection = SimpleNamespace(judge=self._judge)
+
+    @property
+    def watches(self) -> Watches:
+        """Itself, as the type that is asked for."""
+        return cast("Watches", self)
+
+    def refresh(self) -> None:
+        self.deployments.synced = False
+        self.history += 1
+
+    def lacks_namespace(self, name: str) -> bool:
+        return name in self.late_namespaces or NAMESPACES.path(name=name) not in self._cluster.objects
+
+    def _judge(self, name: str, manifest: Mapping[str, Any], _resource: Resource, *, evaluates: bool) -> Verdict:
+        checks = make_seen(self._cluster.objects[DEPLOYMENTS.path(name=name)]).checks
+        evaluate = self.evaluator.evaluate if evaluates else None
+        return assess(manifest, Context(checks=matching(checks, manifest), evaluate=evaluate))
+
+
 class _FakeServedKinds:
     """Stands for ServedKinds: each kind is served at one version."""
 
-    def __init__(self, cluster: FakeCluster, watches: FakeWatches) -> None:
-        self._cluster, self._watches = cluster, watches
-
-    def seconds_to_recheck(self) -> float | None:
-        return self._watches.look_again
+    def __init__(self, cluster: FakeCluster, objects: FakeObjects) -> None:
+        self._cluster, self._objects = cluster, objects
 
     def is_namespaced(self, kind: GroupVersionKind) -> bool | None:
         resource = self._cluster.resource(kind)
@@ -512,17 +531,11 @@ class _FakeServedKinds:
     def is_aggregated(self, group: str, kind: str) -> bool:
         return group not in BUILT_IN_GROUPS
 
-    def failing_groups(self) -> frozenset[str]:
-        return self._cluster.failed_groups()
-
     def is_missing(self, kind: GroupVersionKind) -> bool:
-        return self.is_namespaced(kind) is None and kind.kind not in self._watches.failing
+        return self.is_namespaced(kind) is None and kind.kind not in self._objects.failing
 
     def is_withdrawn(self, _kind: GroupVersionKind) -> bool:
         return False  # every kind is served at one version
-
-    def has_appeared(self, kind: GroupVersionKind) -> bool:
-        return self.is_namespaced(kind) is not None
 
 
 def _is_met(requirement: str, labels: Mapping[str, str]) -> bool:

@@ -30,7 +30,7 @@ from rukpak.controller.formats.applicable import make_applicable, revision_diges
 from rukpak.controller.kube.events import EventRecorder, Note, Regarding
 from rukpak.controller.kube.resources import DEPLOYMENTS, SECRETS
 from rukpak.controller.observe.explanations import Explainer
-from rukpak.controller.observe.following import GrantWatches, ObjectFollower, ObjectReference, Seen, Topic
+from rukpak.controller.observe.following import ObjectFollower, ObjectReference, Seen, Topic
 from rukpak.controller.reconcile.context import Context, ObjectServices, Requeue, Services, SourceServices
 from rukpak.controller.reconcile.finding import BUILD
 from rukpak.controller.reconcile.memory import MOST_BYTES, InstalledTargetsCache, Memory
@@ -173,6 +173,8 @@ class Follower:
         self._objects: dict[str, dict[Topic, Mapping[ObjectReference, Seen | None]]] = defaultdict(dict)
         self.found_newer: dict[Topic, Callable[[], None]] = {}
         """Called once, when objects are followed: one of them has changed since it was read."""
+        self.lacking: set[str] = set()
+        """BundleDeployments that follow rights."""
 
     def follow(
         self, name: str, topic: Topic, objects: Mapping[ObjectReference, Seen | None], *, share: str = ""
@@ -196,18 +198,12 @@ class Follower:
         """Return the names of the objects that are followed."""
         return sorted(each.name for each in self.seen(topic, name))
 
-    def release(self, name: str) -> None:
-        self._objects.pop(name, None)
-
-
-class Grants:
-    """Stands for GrantWatches: keeps which BundleDeployments lack rights."""
-
-    def __init__(self) -> None:
-        self.lacking: set[str] = set()
-
-    def update(self, name: str, *, lacks: bool) -> None:
+    def follow_rights(self, name: str, *, lacks: bool) -> None:
         (self.lacking.add if lacks else self.lacking.discard)(name)
+
+    def forget(self, name: str) -> None:
+        self._objects.pop(name, None)
+        self.lacking.discard(name)
 
 
 class Asked:
@@ -260,7 +256,7 @@ class World:
         self.cluster = FakeCluster()
         self.watches = FakeWatches(self.cluster)
         self.shelf, self.background, self.events = Shelf(), AtOnce(), Told()
-        self.policy, self.grants, self.sweeps = AccountPolicy(), Grants(), Asked()
+        self.policy, self.sweeps = AccountPolicy(), Asked()
         self.seconds = 0.0
         self.admission, self.woken = Admission(1 << 40), list[str]()
         self.installed_bytes = MOST_BYTES
@@ -279,10 +275,10 @@ class World:
 
         watches = self.watches.watches
         self.installed = InstalledTargetsCache(self.installed_bytes)
-        writer = StatusWriter(client, watches, cast("EventRecorder", self.events))
+        writer = StatusWriter(client, watches.deployments, cast("EventRecorder", self.events))
         remover = Remover(client, discovery, self.applier.pool, watches.served.at_storage_version)
-        follower, grants = cast("ObjectFollower", self.follower), cast("GrantWatches", self.grants)
-        accounts = Accounts(client, self.policy, follower, grants)
+        follower = cast("ObjectFollower", self.follower)
+        accounts = Accounts(client, self.policy, follower)
         self.large = LargeRevisions(self.admission, Limits(), self.woken.append)
         self.services = Services(
             watches=watches,
@@ -303,7 +299,7 @@ class World:
             objects=ObjectServices(
                 applier=self.applier,
                 remover=remover,
-                hook_runner=HookRunner(client, discovery, watches),
+                hook_runner=HookRunner(client, discovery, watches.objects),
                 explainer=Explainer(client, lambda _name: None),
                 installed=self.installed,
             ),
@@ -395,7 +391,7 @@ class World:
     @property
     def deployment(self) -> BundleDeployment:
         """The BundleDeployment as it is."""
-        found = self.watches.outline(NAME)
+        found = self.watches.deployments.outline(NAME)
         assert found is not None
         return found
 

@@ -107,11 +107,11 @@ class World:
     def know(self, *kinds: GroupVersionKind, name: str = "shop") -> None:
         """Have kinds watched, wait for their first list, and discard its notifications."""
         self.api.frozen.set()  # a list that ends before both are registered is reported to one of them, or to none
-        unknown = self.watches.require(name, kinds)
-        self.watches.require("last", kinds)  # the last to register is notified last
+        unknown = self.watches.objects.require(name, kinds)
+        self.watches.objects.require("last", kinds)  # the last to register is notified last
         self.api.frozen.clear()
         self.wait(lambda: self.told.heard.count("objects last") == len(unknown), "the kinds are known")
-        self.watches.release("last")
+        self.watches.objects.forget("last")
         self.told.taken()
 
     def wait(self, condition: Callable[[], object], what: str) -> None:

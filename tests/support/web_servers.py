@@ -133,6 +133,7 @@ class OddServer:
 
 class _OddHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # the client acknowledges a head that comes alone 40 ms later
     server_of_the_test: OddServer
 
     def log_message(self, *_: object) -> None:
@@ -354,6 +355,7 @@ class QuietServer(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # the client acknowledges a head that comes alone 40 ms later
     server_of_files: FaultyServer
 
     def log_message(self, *_: object) -> None:

@@ -43,7 +43,7 @@ def world() -> Iterator[World]:
     made.cluster.served.append(API_SERVICES)
     made.cluster.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
     made.cluster.failing_groups.add(GROUP)
-    made.watches.failing.add("Thing")
+    made.watches.objects.failing.add("Thing")
     made.shelf.put("v1", config_map())
     made.shelf.put("v2", config_map(), config_map("b"))
     made.shelf.put("brings", config_map(), api_service())
@@ -120,7 +120,7 @@ def test_objects_of_another_group_that_cannot_be_listed_hold_up_a_deletion(world
 def test_after_a_restart_the_kinds_count_that_the_installed_revision_was_rendered_with(world: World) -> None:
     world.cluster.failing_groups.clear()
     world.cluster.served.append(THINGS)
-    world.watches.failing.clear()
+    world.watches.objects.failing.clear()
     install(world, "needs")
     assert world.conditions == READY
     world.cluster.served.remove(THINGS)

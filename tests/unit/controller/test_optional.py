@@ -99,14 +99,14 @@ def test_when_its_kind_comes_it_is_applied_from_the_stored_revision(world: World
 def test_a_kind_that_comes_in_the_midst_of_a_pass_that_misses_it_is_not_missed(
     world: World, tag: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    require = world.watches.require
+    require = world.watches.objects.require
 
     def comes(name: str, kinds: Iterable[GroupVersionKind]) -> list[str]:
         assert NAME not in world.reconciler.cluster_changed()
         return require(name, kinds)
 
     world.wish(tag)
-    monkeypatch.setattr(world.watches, "require", comes)
+    monkeypatch.setattr(world.watches.objects, "require", comes)
     assert world.reconcile().after == MISSED_SECONDS
     monkeypatch.undo()
     serve(world)
@@ -118,7 +118,7 @@ def test_a_kind_that_comes_in_the_midst_of_a_pass_that_misses_it_is_not_missed(
 @pytest.mark.parametrize("tag", ["v1", "bare"])
 def test_while_discovery_may_be_behind_a_kind_that_came_it_is_looked_for_again(world: World, tag: str) -> None:
     installed(world, tag)
-    world.watches.look_again = 0.4
+    world.cluster.look_again = 0.4
     assert world.reconcile().after == 0.4
     serve(world)
     world.settle()
@@ -139,7 +139,7 @@ def test_when_its_kind_goes_with_it_it_is_skipped_again(world: World) -> None:
 
 
 def test_a_group_that_does_not_answer_is_not_missing(world: World) -> None:
-    world.watches.failing.add("Widget")
+    world.watches.objects.failing.add("Widget")
     installed(world)
     assert world.conditions["Installed"] == "False KindNotServed"
 

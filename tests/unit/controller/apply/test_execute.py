@@ -109,7 +109,7 @@ class Bench:
             crd_upgrade_safety=self.safety,
             conceals=self.conceals,
         )
-        return make_plan(options, (), self.watches.managed("foo")), options
+        return make_plan(options, (), self.watches.objects.of("foo")), options
 
     def is_wanted_still(self) -> bool:
         """Ask `proceed` as it is by then: it may change during a pass."""
@@ -147,7 +147,7 @@ def test_a_missing_object_is_looked_at_and_created_without_force(bench: Bench) -
     outcomes = bench.run(config_map())
     assert reasons(outcomes) == {"shop": None, "a": None}
     assert bench.cluster.requests == [f"GET {NAMESPACE_PATH}", f"GET {MAP_PATH}", f"TRY {MAP_PATH}"]
-    assert bench.watches.managed("foo")[KEY].owner_uid == "uid-foo"
+    assert bench.watches.objects.of("foo")[KEY].owner_uid == "uid-foo"
 
 
 def test_the_install_namespace_is_created_where_it_is_missing_and_is_not_ours(bench: Bench) -> None:
@@ -259,7 +259,7 @@ def test_one_that_may_be_taken_over_is_bound_to_the_version_that_was_judged(benc
     bench.protection = "IfNoController"
     bench.cluster.put(config_map(value="theirs"))
     assert reasons(bench.run(config_map()))["a"] is None
-    assert bench.watches.managed("foo")[KEY].controller_uid == "uid-foo"
+    assert bench.watches.objects.of("foo")[KEY].controller_uid == "uid-foo"
 
 
 # somebody was faster
@@ -309,7 +309,7 @@ def test_an_equal_object_that_may_be_adopted_is(bench: Bench) -> None:
     race(bench, lambda: bench.cluster.put(equal("helm")))
     assert reasons(bench.run(config_map()))["a"] is None
     assert f"APPLY {MAP_PATH}" in bench.cluster.requests
-    assert bench.watches.managed("foo")[KEY].controller_uid == "uid-foo"
+    assert bench.watches.objects.of("foo")[KEY].controller_uid == "uid-foo"
 
 
 def test_an_object_that_another_controller_of_this_kind_creates_meanwhile_is_ours(bench: Bench) -> None:
@@ -685,13 +685,13 @@ def test_an_immutable_object_is_deleted_and_created_again_when_it_is_gone(fixed_
 
 def test_its_deletion_is_awaited_while_it_is_still_seen(fixed_bench: Bench) -> None:
     bench = fixed_bench
-    seen = bench.watches.managed("foo")[KEY]
+    seen = bench.watches.objects.of("foo")[KEY]
     bench.run(fixed("2"))
     bench.cluster.taken()
-    bench.watches.behind[KEY] = seen
+    bench.watches.objects.behind[KEY] = seen
     assert reasons(bench.run(fixed("2")))["a"] is Reason.APPLYING
     assert bench.cluster.taken() == []
-    bench.watches.behind.clear()
+    bench.watches.objects.behind.clear()
     assert reasons(bench.run(fixed("2")))["a"] is None
 
 
@@ -734,7 +734,7 @@ KEPT = [
     Kept("without the annotation", wanted={**fixed("2"), "metadata": config_map()["metadata"]}),
     Kept("with another value of it", wanted=fixed("2", recreate="false")),
     Kept("paused meanwhile", meanwhile=stop, reason=Reason.APPLYING),
-    Kept("its kind is not watched", meanwhile=lambda bench: bench.watches.denied.add("ConfigMap")),
+    Kept("its kind is not watched", meanwhile=lambda bench: bench.watches.objects.denied.add("ConfigMap")),
     Kept("the account may not delete it", meanwhile=forbid, reason=Reason.FORBIDDEN),
 ]
 # fmt: on
@@ -743,7 +743,7 @@ KEPT = [
 @pytest.mark.parametrize("case", KEPT, ids=attrgetter("name"))
 def test_an_immutable_object_is_not_deleted(case: Kept, bench: Bench) -> None:
     bench.installed(fixed("1"))
-    bench.watches.told = bench.watches.managed("foo")
+    bench.watches.objects.told = bench.watches.objects.of("foo")
     case.meanwhile(bench)
     outcome = bench.run(case.wanted)["a"]
     assert outcome.error is not None
@@ -769,7 +769,7 @@ def test_an_object_that_is_taken_over_is_not_deleted(bench: Bench) -> None:
 
 def test_an_object_that_another_client_has_made_its_own_meanwhile_is_not_deleted(bench: Bench) -> None:
     bench.installed(fixed("1"))
-    bench.watches.behind.update(bench.watches.managed("foo"))
+    bench.watches.objects.behind.update(bench.watches.objects.of("foo"))
     unlabel(bench)
     assert reasons(bench.run(fixed("2")))["a"] is Reason.APPLYING
     assert data(bench) == {"a": "1"}
@@ -912,8 +912,8 @@ MEMBERS = [
 def test_what_a_wave_waits_for(case: Member, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = TargetSet(revision="r", targets=(MEMBER,), by_key={KEY: MEMBER}, resources={}, undecided=False)
     found = {KEY: case.record} if case.record else {}
-    monkeypatch.setattr(bench.watches, "managed", lambda _name: found)
+    monkeypatch.setattr(bench.watches.objects, "of", lambda _name: found)
     outcomes = [Outcome(task=Task(target=MEMBER, action=Action.CREATE))]
-    error = find_unfinished(outcomes, bench.plan(wanted)[1], bench.watches.watches)
+    error = find_unfinished(outcomes, bench.plan(wanted)[1], bench.watches.watches.objects)
     assert (error.awaited if error else frozenset()) == (frozenset({KEY}) if case.waits else frozenset())
     assert error is None or (error.wave, error.message) == (3, "later waves wait for wave 3")

@@ -28,7 +28,7 @@ KEY = ("ns", "a")
 
 def listed(*things: Thing, version: int = 10) -> Cache[Thing]:
     """Return a cache after its first list."""
-    cache: Cache[Thing] = Cache(group_of=lambda thing: thing.name[0])
+    cache: Cache[Thing] = Cache({"letter": lambda thing: (thing.name[0],)})
     cache.begin_listing()
     cache.replace({key_of(thing): thing for thing in things}, str(version))
     return cache
@@ -234,23 +234,23 @@ def test_after_any_interleaving_of_events_and_replies_the_server_s_state_is_know
         else:
             cache.learn(replies.pop())
     assert {thing.name: thing for thing in cache.records()} == server
-    for group in "abc":
-        assert sorted(cache.records_of(group), key=key_of) == [
-            server[name] for name in sorted(server) if name[0] == group
+    for letter in "abc":
+        assert sorted(cache.index("letter", letter), key=key_of) == [
+            server[name] for name in sorted(server) if name[0] == letter
         ]
 
 
-def test_the_records_of_a_group_are_those_of_the_list_of_events_and_of_replies() -> None:
+def test_an_index_has_the_records_of_the_list_of_events_and_of_replies() -> None:
     cache = listed(Thing(5, "a1"), Thing(6, "b1"))
     cache.put(Thing(11, "a2"))
     cache.learn(Thing(12, "a3"))
     cache.forget(("ns", "a1"), "u")
-    assert sorted(cache.records_of("a"), key=key_of) == [Thing(11, "a2"), Thing(12, "a3")]
+    assert sorted(cache.index("letter", "a"), key=key_of) == [Thing(11, "a2"), Thing(12, "a3")]
     cache.remove(Thing(13, "a2"))
     cache.begin_listing()
     cache.replace({key_of(thing): thing for thing in (Thing(12, "a3"), Thing(14, "a4"))}, "15")
-    assert sorted(cache.records_of("a"), key=key_of) == [Thing(12, "a3"), Thing(14, "a4")]
-    assert cache.records_of("b") == cache.records_of("none") == []
+    assert sorted(cache.index("letter", "a"), key=key_of) == [Thing(12, "a3"), Thing(14, "a4")]
+    assert cache.index("letter", "b") == cache.index("letter", "none") == []
 
 
 # which list counts

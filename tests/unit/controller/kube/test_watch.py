@@ -81,7 +81,7 @@ class Followed:
         return self
 
     def names(self) -> list[str]:
-        return sorted(thing.name for thing in self.reflector.records())
+        return sorted(thing.name for thing in self.reflector.cache.records())
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_the_whole_state_is_there_once_it_is_synced(followed: Followed) -> None:
     followed.start(*"abcde")
     assert followed.names() == list("abcde")
     assert sorted(followed.told) == [("added", name) for name in "abcde"]
-    assert followed.reflector.get(("", "c")) is not None
+    assert followed.reflector.cache.get(("", "c")) is not None
     wait(lambda: followed.synced == 1)
 
 
@@ -141,7 +141,7 @@ def test_changes_during_an_interruption_are_reported(followed: Followed) -> None
     followed.api.end_watches = False
     followed.api.watch_faults = []
     wait(lambda: sorted(followed.told) == [("added", "b"), ("deleted", "a"), ("deleted", "b")])
-    assert followed.reflector.get(("", "b")) in followed.reflector.records()
+    assert followed.reflector.cache.get(("", "b")) in followed.reflector.cache.records()
     assert followed.names() == ["b", "c"]
 
 
@@ -496,7 +496,7 @@ def test_a_kind_that_is_not_served_any_more_has_no_objects(followed: Followed) -
     followed.api.faults = []
     followed.api.end_watches = True
     wait(lambda: followed.told[-1] == ("deleted", "a"))
-    assert followed.reflector.records() == []
+    assert followed.reflector.cache.records() == []
 
 
 def test_what_is_known_stays_while_it_may_not_be_listed(followed: Followed) -> None:
@@ -727,13 +727,13 @@ def test_what_was_learned_is_not_hidden_by_the_watch_that_lags(followed: Followe
     followed.start("a")
     uid = followed.api.objects[FOOS]["a"]["metadata"]["uid"]
     reached = followed.api.version
-    followed.reflector.learn(Thing("", "a", uid, str(reached + 2)))
+    followed.reflector.cache.learn(Thing("", "a", uid, str(reached + 2)))
     followed.api.put(FOOS, "a")
     wait(lambda: followed.told[-1] == ("changed", "a"))
-    assert followed.reflector.get(("", "a")) == Thing("", "a", uid, str(reached + 2))
+    assert followed.reflector.cache.get(("", "a")) == Thing("", "a", uid, str(reached + 2))
     followed.api.put(FOOS, "a")
     followed.api.put(FOOS, "a")
-    wait(lambda: followed.reflector.get(("", "a")) == Thing("", "a", uid, str(reached + 3)))
+    wait(lambda: followed.reflector.cache.get(("", "a")) == Thing("", "a", uid, str(reached + 3)))
     assert followed.told.count(("changed", "a")) == 3
 
 
@@ -749,7 +749,7 @@ def test_what_a_reply_has_told_is_not_projected_again(stack: ExitStack, metadata
 
     followed = Followed(stack, FakeApi(FOOS), project=note, metadata=metadata).start("a")
     uid = followed.api.objects[FOOS]["a"]["metadata"]["uid"]
-    followed.reflector.learn(Thing("", "a", uid, str(followed.api.version + 1)))
+    followed.reflector.cache.learn(Thing("", "a", uid, str(followed.api.version + 1)))
     followed.api.put(FOOS, "a")
     followed.api.put(FOOS, "a")
     wait(lambda: followed.told.count(("changed", "a")) == 2)
@@ -758,7 +758,7 @@ def test_what_a_reply_has_told_is_not_projected_again(stack: ExitStack, metadata
 
 def test_what_was_forgotten_is_told_as_deleted_when_the_watch_says_so(followed: Followed) -> None:
     followed.start("a")
-    followed.reflector.forget(("", "a"), followed.api.objects[FOOS]["a"]["metadata"]["uid"])
+    followed.reflector.cache.forget(("", "a"), followed.api.objects[FOOS]["a"]["metadata"]["uid"])
     assert followed.names() == []
     assert followed.told == [("added", "a")]
     followed.api.delete(FOOS, "a")
@@ -782,7 +782,7 @@ def test_full_objects_are_not_kept(followed: Followed) -> None:
     for name in "abc":
         followed.api.put(FOOS, name, data="x" * 100_000)
     followed.start()
-    assert all(isinstance(record, Thing) for record in followed.reflector.records())
+    assert all(isinstance(record, Thing) for record in followed.reflector.cache.records())
     assert threading.active_count() < 50
 
 

@@ -81,7 +81,7 @@ def test_without_a_cluster_it_says_so(tmp_path: Path) -> None:
 def test_it_watches_until_it_is_stopped(api: FakeApi, settings: Settings) -> None:
     with Running(settings) as running:
         wait_for(lambda: api.watches() >= 1 + len(WAITED_FOR), 60, "everything is watched")
-        wait_for(lambda: running.manager.services.watches.synced, 60, "BundleDeployments are known")
+        wait_for(lambda: running.manager.services.watches.deployments.synced, 60, "BundleDeployments are known")
     assert running.stop.is_set()
 
 
@@ -97,7 +97,7 @@ def test_threads_that_compute_let_those_that_answer_go_on(settings: Settings) ->
     sys.setswitchinterval(0.005)  # Python's own
     try:
         with Running(settings) as running:
-            wait_for(lambda: running.manager.services.watches.synced, 60, "BundleDeployments are known")
+            wait_for(lambda: running.manager.services.watches.deployments.synced, 60, "BundleDeployments are known")
             assert sys.getswitchinterval() <= 0.001
     finally:
         sys.setswitchinterval(before)
@@ -136,7 +136,7 @@ def test_a_failure_to_find_programs_stops_nothing(
     said = {"thread died", "programs not checked"}
     with Running(settings) as running:
         wait_for(lambda: said & set(caplog.messages), 60, "the failure is logged")
-        wait_for(lambda: running.manager.services.watches.synced, 60, "BundleDeployments are known")
+        wait_for(lambda: running.manager.services.watches.deployments.synced, 60, "BundleDeployments are known")
     assert len([message for message in caplog.messages if message in said]) == 1
 
 
@@ -165,7 +165,9 @@ def test_an_unreadable_bundle_deployment_still_has_its_revisions(api: FakeApi, s
     api.put(REVISIONS, ODD, about={"labels": {names.REVISION_LABEL: "odd"}})
     with Running(settings) as running:
         wait_for(
-            lambda: running.manager.services.watches.synced and api.lists(REVISIONS), 10, "orphans were looked for"
+            lambda: running.manager.services.watches.deployments.synced and api.lists(REVISIONS),
+            10,
+            "orphans were looked for",
         )
     assert ODD in api.objects[REVISIONS]
 

@@ -36,7 +36,9 @@ class Process:
 
         parts: dict[str, Any] = {
             "watches": SimpleNamespace(
-                stuck=lambda: self.hanging, unsynced=lambda: self.unknown, last_error=self.watch_error
+                stuck=lambda: self.hanging,
+                unsynced=lambda: self.unknown,
+                deployments=SimpleNamespace(reflector=SimpleNamespace(last_error=self.watch_error)),
             ),
             "workers": SimpleNamespace(dead=lambda: self.dead, longest_seconds=self.longest),
             "election": SimpleNamespace(alive=self.election, last_error=self.lease_error) if self.elects else None,

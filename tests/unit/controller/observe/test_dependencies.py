@@ -6,14 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.observe.relations import (
-    DEPENDENTS,
-    Dependency,
-    Relations,
-    RelationsIndexer,
-    dependency_of,
-    find_cycle,
-)
+from rukpak.controller.observe.relations import Dependency, dependency_of, find_cycle, find_dependents
 from tests.support.deployments import deployment
 from tests.support.watching import World
 
@@ -81,46 +74,37 @@ def of(*names: str, hindrance: str = "") -> Dependency:
     return Dependency(names, hindrance)
 
 
-class Indexer(RelationsIndexer):
-    """An indexer of BundleDeployments that take nothing over."""
+DEPENDENTS = {"a": ["b"], "b": ["c"], "c": []}
 
-    def learn(self, name: str, now: Dependency | None) -> set[str]:
-        dependents, parties = self.put(name, Relations(now, None) if now else None)
-        assert parties == set()
-        return dependents
+
+def concerned(name: str, before: Dependency | None, now: Dependency | None, **dependents: list[str]) -> set[str]:
+    """Return whom a change concerns: c depends on b, and b on a, unless told otherwise."""
+    return find_dependents(name, before, now, (DEPENDENTS | dependents).__getitem__)
 
 
 def test_a_change_concerns_those_that_depend_on_it_directly() -> None:
-    index = Indexer()
-    index.learn("b", of("a"))
-    index.learn("c", of("b"))
-    index.learn("a", of(hindrance="Progressing"))
-
-    assert index.learn("a", of()) == {"b"}
-    assert index.learn("a", of()) == set()
-    assert index.index(DEPENDENTS, "a") == ["b"]
+    assert concerned("a", of(hindrance="Progressing"), of()) == {"b"}
+    assert concerned("a", of(), of()) == set()
 
 
 def test_a_new_dependency_concerns_all_that_may_be_in_a_cycle_with_it() -> None:
-    index = Indexer()
-    index.learn("b", of("a"))
-    index.learn("c", of("b"))
-    index.learn("a", of())
-
-    assert index.learn("a", of("c")) == {"b", "c"}
-    assert index.learn("a", of()) == {"b", "c"}
-    assert index.index(DEPENDENTS, "c") == []
+    assert concerned("a", of(), of("c"), c=["a"]) == {"b", "c"}
+    assert concerned("a", of("c"), of()) == {"b", "c"}
 
 
 def test_a_deletion_concerns_those_that_depend_on_it() -> None:
-    index = Indexer()
-    index.learn("a", of())
-    index.learn("b", of("a"))
-    index.learn("c", of("b"))
+    assert concerned("a", of(), None) == {"b"}
+    assert concerned("b", of("a"), None) == {"c"}
 
-    assert index.learn("a", None) == {"b"}
-    assert index.learn("b", None) == {"c"}
-    assert index.index(DEPENDENTS, "a") == []
+
+def test_who_depends_on_one_is_known_as_long_as_it_does(world: World) -> None:
+    world.deployment("shop", spec={"dependsOn": [{"name": "a"}, {"name": "b"}, {"name": "a"}]})
+    world.start()
+    assert [world.watches.deployments.dependents(name) for name in "abc"] == [["shop"], ["shop"], []]
+    world.told.taken()
+    world.deployment("shop", spec={"dependsOn": [{"name": "b"}, {"name": "c"}]}, metadata={"generation": 2})
+    world.hear("deployment shop")
+    assert [world.watches.deployments.dependents(name) for name in "abc"] == [[], ["shop"], ["shop"]]
 
 
 def test_those_that_wait_are_named_when_a_status_changes(world: World) -> None:
@@ -131,15 +115,15 @@ def test_those_that_wait_are_named_when_a_status_changes(world: World) -> None:
 
     world.deployment("database", status=ready())
     assert "deployment shop" in world.hear("deployment shop")
-    assert world.watches.dependents("database") == ["shop"]
+    assert world.watches.deployments.dependents("database") == ["shop"]
 
 
 def test_those_that_wait_are_named_when_what_they_wait_for_is_created(world: World) -> None:
     world.deployment("shop", spec={"dependsOn": [{"name": "database"}]})
     world.start()
     world.hear("deployment shop")
-    assert world.watches.dependency("database") is None
+    assert world.watches.deployments.dependency("database") is None
 
     world.deployment("database")
     assert "deployment shop" in world.hear("deployment shop")
-    assert world.watches.dependency("database") == of(hindrance="is new")
+    assert world.watches.deployments.dependency("database") == of(hindrance="is new")

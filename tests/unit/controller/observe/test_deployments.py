@@ -95,7 +95,7 @@ def test_a_pass_uses_of_a_status_what_the_controller_may_have_written(written: A
     world.deployment(status=written)
     world.start()
     world.hear("deployment shop")
-    found = world.watches.deployment("shop")
+    found = world.watches.deployments.find("shop")
     assert found
     assert found.status == Status.model_validate(usable)
 
@@ -104,7 +104,7 @@ def test_a_garbled_kind_in_status_hides_no_change(world: World) -> None:
     world.deployment(status={"managedKinds": ["nonsense", "v1/ConfigMap"]})
     world.start()
     world.hear("deployment shop")
-    assert world.watches.require("shop", [CONFIG_MAP]) in ([], ["ConfigMap"])
+    assert world.watches.objects.require("shop", [CONFIG_MAP]) in ([], ["ConfigMap"])
     world.deployment(status={"managedKinds": ["a/b/c/d"]}, metadata={"generation": 2})
     world.hear("deployment shop")
 
@@ -115,7 +115,7 @@ def test_one_that_is_gone_asks_for_a_last_pass(world: World) -> None:
     world.hear("deployment shop")
     world.api.delete(DEPLOYMENTS, "shop")
     world.hear("deployment shop")
-    wait_for(lambda: world.watches.deployment("shop") is None, 60, "it is gone")
+    wait_for(lambda: world.watches.deployments.find("shop") is None, 60, "it is gone")
 
 
 def test_who_was_orphaned_is_known_although_the_finalizer_is_gone(world: World) -> None:
@@ -123,10 +123,10 @@ def test_who_was_orphaned_is_known_although_the_finalizer_is_gone(world: World) 
     world.start()
     for finalizers in (["orphan", names.FINALIZER], [names.FINALIZER]):
         world.deployment(metadata={"finalizers": finalizers})
-    world.wait(lambda: world.watches.was_orphaned("shop", "uid-shop"), "it was seen")
-    assert not world.watches.was_orphaned("shop", "uid-another")
+    world.wait(lambda: world.watches.deployments.was_orphaned("shop", "uid-shop"), "it was seen")
+    assert not world.watches.deployments.was_orphaned("shop", "uid-another")
     world.api.delete(DEPLOYMENTS, "shop")
-    world.wait(lambda: not world.watches.was_orphaned("shop", "uid-shop"), "it is forgotten")
+    world.wait(lambda: not world.watches.deployments.was_orphaned("shop", "uid-shop"), "it is forgotten")
 
 
 def test_all_are_asked_for_when_they_are_known_at_first(world: World) -> None:
@@ -141,22 +141,22 @@ def test_one_that_cannot_be_read_does_not_hide_the_others(world: World) -> None:
     world.deployment("odder", spec={"installNamespace": "A B"})
     world.deployment("good")
     world.start()
-    odd, good = world.watches.deployment("odd"), world.watches.deployment("good")
+    odd, good = world.watches.deployments.find("odd"), world.watches.deployments.find("good")
     assert odd is not None
     assert odd.problem.startswith("spec.sources: ")
     assert good is not None
     assert not good.problem
-    assert world.watches.deployment("odder") is None
-    assert world.watches.deployment_names() == {"odd", "odder", "good"}
-    assert world.watches.exists("odder", "uid-odder")
-    assert not world.watches.exists("odder", "another")
+    assert world.watches.deployments.find("odder") is None
+    assert world.watches.deployments.names() == {"odd", "odder", "good"}
+    assert world.watches.deployments.exists("odder", "uid-odder")
+    assert not world.watches.deployments.exists("odder", "another")
 
 
 def test_the_kinds_that_status_records_are_watched_from_the_start(world: World) -> None:
     world.deployment(status={"managedKinds": ["v1/ConfigMap"]})
     world.managed()
     world.start()
-    world.wait(lambda: world.watches.managed("shop"), "its objects are known")
+    world.wait(lambda: world.watches.objects.of("shop"), "its objects are known")
 
 
 def test_the_reply_to_a_write_is_known_at_once(world: World) -> None:
@@ -164,8 +164,8 @@ def test_the_reply_to_a_write_is_known_at_once(world: World) -> None:
     world.start()
     value = {**manifest(status={"revision": "sha256:" + "b" * 64})}
     value["metadata"] = {**value["metadata"], "resourceVersion": "999"}
-    world.watches.learn_deployment(value)
-    known = world.watches.deployment("shop")
+    world.watches.deployments.learn(value)
+    known = world.watches.deployments.find("shop")
     assert known is not None
     assert known.status.revision == "sha256:" + "b" * 64
 
@@ -173,11 +173,11 @@ def test_the_reply_to_a_write_is_known_at_once(world: World) -> None:
 def test_one_that_a_reply_said_is_gone_is_not_known_any_more_but_one_of_its_name_may_be(world: World) -> None:
     world.deployment()
     world.start()
-    world.watches.learn_deployment_gone("shop", "uid-another")
-    assert world.watches.deployment("shop") is not None
-    world.watches.learn_deployment_gone("shop", "uid-shop")
-    assert world.watches.deployment("shop") is None
-    assert world.watches.deployment_names() == set()
+    world.watches.deployments.learn_gone("shop", "uid-another")
+    assert world.watches.deployments.find("shop") is not None
+    world.watches.deployments.learn_gone("shop", "uid-shop")
+    assert world.watches.deployments.find("shop") is None
+    assert world.watches.deployments.names() == set()
 
 
 def test_who_has_objects_of_a_kind_that_cannot_be_looked_up_is_told_of_nevertheless(
@@ -309,7 +309,7 @@ def test_a_large_spec_is_whole_when_a_pass_asks_and_its_outline_has_all_that_is_
     whole = manifest(spec={"config": LARGE, "paused": True}, status={"revision": "sha256:" + "b" * 64})
     world.deployment(spec=whole["spec"], status=whole["status"])
     world.start()
-    found, outline = world.watches.deployment("shop"), world.watches.outline("shop")
+    found, outline = world.watches.deployments.find("shop"), world.watches.deployments.outline("shop")
     assert found is not None
     assert outline is not None
     expect = BundleDeployment.model_validate(whole)
@@ -317,7 +317,7 @@ def test_a_large_spec_is_whole_when_a_pass_asks_and_its_outline_has_all_that_is_
     assert found.metadata == outline.metadata
     assert (outline.spec.paused, outline.spec.config, outline.status) == (True, {}, expect.status)
     assert [source.kind for source in outline.spec.sources] == ["image"]
-    assert world.watches.outlines() == [outline]
+    assert world.watches.deployments.outlines() == [outline]
 
 
 def test_what_is_small_is_kept_as_it_is() -> None:
@@ -333,7 +333,7 @@ def test_another_large_config_asks_for_a_pass(world: World) -> None:
     world.hear("deployment shop")
     world.deployment(spec={"config": {"values": {"a": [{}] * 50_000}}}, metadata={"generation": 2})
     world.hear("deployment shop")
-    found = world.watches.deployment("shop")
+    found = world.watches.deployments.find("shop")
     assert found is not None
     assert len(found.spec.config["values"]["a"]) == 50_000
 
@@ -366,16 +366,16 @@ def test_who_looks_at_one_that_moves(case: Move) -> None:
         world.deployment("other", metadata=own)
         world.start()
         world.hear("deployment other")
-        world.wait(lambda: world.watches.outline("shop"), "it is known, whoever serves it")
+        world.wait(lambda: world.watches.deployments.outline("shop"), "it is known, whoever serves it")
         world.told.heard.clear()
 
         world.deployment(metadata={**_labeled(case.after), "generation": 2})
         world.deployment("marker", metadata=own)
         assert ("deployment shop" in world.hear("deployment marker")) is case.heard
-        assert (world.watches.deployment("shop") is not None) is case.served
-        assert world.watches.deployment_names() == {"other", "marker", *(["shop"] if case.served else [])}
-        assert world.watches.exists("shop", "uid-shop")
-        assert not world.watches.exists("shop", "another")
+        assert (world.watches.deployments.find("shop") is not None) is case.served
+        assert world.watches.deployments.names() == {"other", "marker", *(["shop"] if case.served else [])}
+        assert world.watches.deployments.exists("shop", "uid-shop")
+        assert not world.watches.deployments.exists("shop", "another")
 
 
 def _labeled(shard: str | None) -> dict[str, Any]:

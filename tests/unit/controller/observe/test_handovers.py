@@ -6,16 +6,9 @@ import pytest
 
 from rukpak.api.v1alpha2.reading import read
 from rukpak.api.v1alpha2.types import BundleDeployment
-from rukpak.controller.observe.relations import (
-    TAKERS,
-    Dependency,
-    Party,
-    Relations,
-    RelationsIndexer,
-    find_hindrance,
-    party_of,
-)
+from rukpak.controller.observe.relations import Party, find_hindrance, find_parties, party_of
 from tests.support.deployments import manifest
+from tests.support.watching import World
 
 RUNNING = (False, False, False)
 
@@ -28,33 +21,36 @@ def deployment(**spec: Any) -> BundleDeployment:
     return read(manifest("old", spec=spec))
 
 
-class Indexer(RelationsIndexer):
-    """An indexer of BundleDeployments that depend on nothing."""
-
-    def learn(self, name: str, now: Party | None) -> set[str]:
-        dependents, parties = self.put(name, Relations(Dependency((), ""), now) if now else None)
-        assert dependents == set()
-        return parties
+def concerned(name: str, before: Party | None, now: Party | None, *takers: str) -> set[str]:
+    """Return whom a change concerns, of one that others take from."""
+    return find_parties(name, before, now, {name: takers}.__getitem__)
 
 
 def test_those_that_take_from_one_are_concerned_by_its_pause_and_by_its_end() -> None:
-    index = Indexer()
-    assert index.learn("new", party("old")) == {"old"}
-    assert index.index(TAKERS, "old") == ["new"]
-    assert index.learn("old", party()) == {"new"}
-    assert index.learn("old", party()) == set()
-    assert index.learn("old", party(state=(True, False, False))) == {"new"}
-    assert index.learn("old", None) == {"new"}
+    paused = party(state=(True, False, False))
+    assert concerned("new", None, party("old")) == {"old"}
+    assert concerned("old", None, party(), "new") == {"new"}
+    assert concerned("old", party(), party(), "new") == set()
+    assert concerned("old", party(), paused, "new") == {"new"}
+    assert concerned("old", paused, None, "new") == {"new"}
 
 
 def test_those_that_one_takes_from_are_concerned_when_it_takes_no_more_or_is_another() -> None:
-    index = Indexer()
-    index.learn("new", party("a", "b"))
-    assert index.learn("new", party("b", "c")) == {"a", "c"}
-    assert (index.index(TAKERS, "a"), index.index(TAKERS, "c")) == ([], ["new"])
-    assert index.learn("new", party("b", "c", uid="2")) == {"b", "c"}
-    assert index.learn("new", None) == {"b", "c"}
-    assert index.index(TAKERS, "b") == []
+    now = party("b", "c")
+    assert concerned("new", party("a", "b"), now) == {"a", "c"}
+    assert concerned("new", now, party("b", "c", uid="2")) == {"b", "c"}
+    assert concerned("new", now, None) == {"b", "c"}
+
+
+def test_who_takes_from_one_is_known_as_long_as_it_does(world: World) -> None:
+    world.deployment("new", spec={"takeOver": [{"name": "a"}, {"name": "b"}, {"name": "a"}]})
+    world.start()
+    assert [world.watches.deployments.takers(name) for name in "abc"] == [["new"], ["new"], []]
+    world.told.taken()
+    world.deployment("new", spec={"takeOver": [{"name": "b"}, {"name": "c"}]}, metadata={"generation": 2})
+    world.deployment("a")
+    world.hear("deployment a")
+    assert [world.watches.deployments.takers(name) for name in "abc"] == [[], ["new"], ["new"]]
 
 
 def test_only_what_others_need_to_know_is_kept() -> None:

@@ -11,13 +11,13 @@ from tests.support.watching import CONFIG_MAP, MAPS, SERVICES, WEBS, WIDGET, WID
 def test_a_definition_that_comes_makes_its_kind_known(world: World) -> None:
     world.start()
     world.api.watch_faults = [Fault(404)] * 2
-    world.watches.require("shop", [WIDGET.gvk])
+    world.watches.objects.require("shop", [WIDGET.gvk])
     world.wait(lambda: not world.api.watch_faults, "it is not served")
     world.managed(path=WIDGETS)
     define(world)
     heard = world.hear("cluster")
     assert "INVALIDATE" in world.cluster.requests
-    world.wait(lambda: world.watches.managed("shop"), f"its objects are known; heard {heard}")
+    world.wait(lambda: world.watches.objects.of("shop"), f"its objects are known; heard {heard}")
 
 
 def test_who_has_objects_of_a_kind_is_told_when_its_definition_comes_later_than_they(world: World) -> None:
@@ -25,21 +25,21 @@ def test_who_has_objects_of_a_kind_is_told_when_its_definition_comes_later_than_
     world.start()
     world.managed(path=WIDGETS)
     world.know(CONFIG_MAP, name="other")
-    assert world.watches.require("shop", [WIDGET.gvk]) == []
-    assert (world.watches.has_unwatched("shop"), world.watches.has_unwatched("other")) == (True, False)
+    assert world.watches.objects.require("shop", [WIDGET.gvk]) == []
+    assert (world.watches.objects.has_unwatched("shop"), world.watches.objects.has_unwatched("other")) == (True, False)
     define(world)
     heard = world.hear("cluster")
     assert [text for text in heard if text.startswith("objects")] == ["objects shop"]
-    world.watches.require("shop", [WIDGET.gvk])
-    world.wait(lambda: world.watches.managed("shop"), "its objects are known")
-    assert not world.watches.has_unwatched("shop")
+    world.watches.objects.require("shop", [WIDGET.gvk])
+    world.wait(lambda: world.watches.objects.of("shop"), "its objects are known")
+    assert not world.watches.objects.has_unwatched("shop")
 
 
 def test_who_has_objects_of_an_aggregated_kind_is_told_when_its_service_changes(world: World) -> None:
     world.cluster.served.remove(WIDGET)
     world.start()
     world.know(CONFIG_MAP, name="other")
-    world.watches.require("shop", [WIDGET.gvk])
+    world.watches.objects.require("shop", [WIDGET.gvk])
     world.api.put(SERVICES, "v1.other.com")
     assert "objects shop" not in world.hear("cluster")
     world.api.put(SERVICES, "v1.example.com")

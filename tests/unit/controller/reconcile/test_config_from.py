@@ -219,7 +219,7 @@ def test_what_was_forbidden_is_read_again_when_rights_change(world: World) -> No
     world.settle()
     assert world.conditions["Installed"] == "False ConfigForbidden"
     assert world.follower.seen(Topic.CONFIG) == {}  # who may watch but not get it would be woken over and over
-    assert world.grants.lacking == {NAME}
+    assert world.follower.lacking == {NAME}
 
     world.reconciler.retry_rights(NAME)
     world.settle()

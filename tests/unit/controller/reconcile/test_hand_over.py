@@ -50,15 +50,15 @@ def test_the_deletion_of_one_that_is_paused_waits_for_its_taker(shard: str, worl
     world.cluster.remove(DEPLOYMENTS.path(name=TAKER))
     world.settle()
     assert not world.exists(OBJECT)
-    assert world.watches.deployment("shop") is None
+    assert world.watches.deployments.find("shop") is None
 
 
 def test_the_deletion_of_one_that_is_not_paused_waits_for_nobody(world: World) -> None:
     delete(world, paused=False)
     assert not world.exists(OBJECT)
-    assert world.watches.deployment("shop") is None
+    assert world.watches.deployments.find("shop") is None
 
 
 def test_the_deletion_waits_for_nobody_who_takes_from_others(world: World) -> None:
     delete(world, takeOver=[{"name": "other"}])
-    assert world.watches.deployment("shop") is None
+    assert world.watches.deployments.find("shop") is None

@@ -333,7 +333,7 @@ def test_a_teardown_whose_hook_is_late_says_how_to_go_without_it(world: World) -
     assert world.conditions["Ready"] == "False HookFailed"
     assert "to delete without hooks and keep all objects" in world.message("Ready")
     finish(world)
-    assert world.watches.deployment("shop") is None
+    assert world.watches.deployments.find("shop") is None
 
 
 # the deletion of hooks that are done
@@ -439,7 +439,7 @@ def test_a_deletion_waits_for_the_hooks_that_could_not_be_deleted(event: str, re
     for _ in range(5):
         world.seconds += world.reconcile().after or 0
     assert not world.exists(MIGRATE)
-    assert world.watches.deployment("shop") is None
+    assert world.watches.deployments.find("shop") is None
 
 
 def test_objects_that_stay_do_not_wait_for_hooks_that_cannot_be_deleted(world: World) -> None:
@@ -448,7 +448,7 @@ def test_objects_that_stay_do_not_wait_for_hooks_that_cannot_be_deleted(world: W
     finish(world)
     world.delete()
     world.settle()
-    assert world.watches.deployment("shop") is None
+    assert world.watches.deployments.find("shop") is None
 
 
 @pytest.mark.parametrize("is_deleted", [False, True])
@@ -577,7 +577,7 @@ def test_a_teardown_begins_when_its_hook_has_finished(world: World) -> None:
     world.cluster.patch(MIGRATE, {"status": COMPLETE})
     world.settle()
     assert not world.exists(A)
-    assert world.watches.deployment("shop") is None
+    assert world.watches.deployments.find("shop") is None
 
 
 def test_a_teardown_whose_hook_fails_says_how_to_go_without_it(world: World) -> None:
@@ -610,10 +610,10 @@ def test_a_hook_after_the_teardown_is_waited_for(world: World) -> None:
     world.delete()
     world.settle()
     assert not world.exists(A)
-    assert world.watches.deployment("shop")
+    assert world.watches.deployments.find("shop")
     world.cluster.patch(MIGRATE, {"status": COMPLETE})
     world.settle()
-    assert world.watches.deployment("shop") is None
+    assert world.watches.deployments.find("shop") is None
 
 
 def test_objects_that_stay_run_no_hook_of_the_teardown(world: World) -> None:
@@ -699,7 +699,7 @@ def test_a_hook_of_the_teardown_runs_as_soon_as_its_name_is_free(event: str, wor
     assert world.conditions["Ready"] == "False Collision"
     free(world)
     finish(world)
-    assert world.watches.deployment("shop") is None
+    assert world.watches.deployments.find("shop") is None
     assert world.follower.names(Topic.CONTESTED) == []
 
 
@@ -749,6 +749,6 @@ def test_a_hook_under_way_when_the_bundle_is_deleted_is_left_alone_and_not_await
     install(world, hook(event))
     world.delete()
     world.settle()
-    assert world.watches.deployment("shop") is None
+    assert world.watches.deployments.find("shop") is None
     assert world.exists(MIGRATE)
     assert not world.exists(A)

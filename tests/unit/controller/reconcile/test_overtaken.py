@@ -93,9 +93,9 @@ def begin_upgrade(tag: str) -> Callable[[World], None]:
 def edit_and_upgrade(world: World) -> None:
     """An object as the watch of the first one shows it was edited, and then pruned."""
     world.cluster.edit(OLD, data={"a": "edited"})
-    seen = next(record for key, record in world.watches.managed(NAME).items() if key.name == "old")
+    seen = next(record for key, record in world.watches.objects.of(NAME).items() if key.name == "old")
     upgraded(world)
-    world.watches.behind[seen.key] = seen
+    world.watches.objects.behind[seen.key] = seen
 
 
 def recorded_another(world: World) -> None:
@@ -134,14 +134,14 @@ def test_what_an_overtaken_pass_does(case: Overtaken, world: World) -> None:
     first, shown = act_behind(world, case)
     assert maps(world) == case.exist
     before = copy.deepcopy({path: world.cluster.objects[path] for path in (PATH, *case.exist)})
-    world.watches.silent[NAME] = shown
+    world.watches.deployments.silent[NAME] = shown
 
     for _ in range(3):  # by then it knows
         with suppress(ApiError):  # a 409: the pass is repeated
             first.reconcile(NAME)
 
     assert maps(world) == case.exist
-    world.watches.behind.clear()
+    world.watches.objects.behind.clear()
     world.settle()
     assert maps(world) == case.exist
     assert world.conditions == DONE
@@ -154,7 +154,7 @@ def test_what_an_overtaken_pass_does(case: Overtaken, world: World) -> None:
 def test_an_overtaken_pass_reverts_at_most_what_exists_and_writes_no_status(world: World) -> None:
     first, shown = act_behind(world, CASES["an object that was pruned is not created again"])
     status = world.cluster.objects[PATH]["status"]
-    world.watches.silent[NAME] = shown
+    world.watches.deployments.silent[NAME] = shown
 
     requeue = first.reconcile(NAME)
 
@@ -180,7 +180,7 @@ def test_a_pass_that_is_behind_does_not_hide_what_another_one_has_recorded(tag: 
         world.wish(tag)
     world.settle()
     status = copy.deepcopy(world.cluster.objects[PATH]["status"])
-    world.watches.silent[NAME] = shown
+    world.watches.deployments.silent[NAME] = shown
     make_ours(world, config_map("stray"))
 
     with suppress(ApiError):

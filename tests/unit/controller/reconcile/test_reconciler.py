@@ -506,11 +506,11 @@ def test_what_cannot_be_listed_when_it_would_be_pruned_is_not_forgotten(world: W
     world.shelf.put("web", config_map("a"), workload())
     installed(world, "web", prune="AfterApply")
     world.restart()
-    world.watches.failing = {"Deployment"}
+    world.watches.objects.failing = {"Deployment"}
     installed(world, "v1", prune="AfterApply")
     assert world.conditions["Installed"] == "True Installed"
     assert world.exists(WEB)
-    world.watches.failing.clear()
+    world.watches.objects.failing.clear()
     world.settle()
     assert not world.exists(WEB)
     assert world.deployment.status.managed_kinds == ("v1/ConfigMap",)
@@ -625,17 +625,17 @@ def test_what_is_orphaned_is_released_although_the_collector_is_faster(
         metadata = world.cluster.objects[path]["metadata"]
         assert metadata["annotations"] == {names.RELEASED_FROM: "shop"}
         assert names.OWNER_LABEL not in metadata["labels"]
-    assert world.watches.deployment("shop") is None
+    assert world.watches.deployments.find("shop") is None
 
 
 def test_what_never_had_a_reference_is_released_although_no_pass_saw_that_it_is_orphaned(world: World) -> None:
     world.shelf.put("claim", claim())
     installed(world, "claim")
     world.delete()
-    world.watches.orphaned.add("uid-shop")
+    world.watches.deployments.orphaned.add("uid-shop")
     world.settle()
     assert world.cluster.objects[CLAIM]["metadata"]["annotations"] == {names.RELEASED_FROM: "shop"}
-    assert world.watches.deployment("shop") is None
+    assert world.watches.deployments.find("shop") is None
 
 
 def test_nothing_is_repaired_once_it_is_being_deleted(world: World) -> None:
@@ -700,7 +700,7 @@ def test_a_paused_one_is_deleted_all_the_same(world: World) -> None:
 def test_a_deletion_waits_while_an_api_group_that_may_hold_objects_does_not_answer(world: World) -> None:
     paused(world)
     world.delete()
-    world.watches.failing = {"ConfigMap"}
+    world.watches.objects.failing = {"ConfigMap"}
     assert world.reconcile().failed
     assert names.FINALIZER in world.cluster.objects[PATH]["metadata"]["finalizers"]
 
@@ -716,7 +716,7 @@ def test_one_that_is_gone_is_forgotten(world: World) -> None:
     installed(world)
     world.cluster.remove(PATH)
     assert world.reconcile() is NEVER
-    assert NAME not in world.watches.needed
+    assert NAME not in world.watches.objects.needed
 
 
 def test_one_that_was_made_again_before_anybody_saw_it_gone_has_nothing_of_the_one_before(world: World) -> None:
@@ -802,14 +802,14 @@ def test_a_kill_between_any_two_requests_loses_nothing(change: Callable[[World],
 
 
 def test_what_is_not_known_yet_is_waited_for_without_a_word(world: World) -> None:
-    world.watches.unsynced = {"ConfigMap"}
+    world.watches.objects.unsynced = {"ConfigMap"}
     world.wish("v1")
     assert world.reconcile().after == 30
     world.cluster.taken()
     assert world.reconcile().after == 30
     assert world.requests() == []
     assert world.conditions == {}
-    world.watches.unsynced = set()
+    world.watches.objects.unsynced = set()
     world.settle()
     assert world.conditions == READY
 
@@ -852,9 +852,9 @@ def test_a_failure_stays_while_it_is_tried_again_after_a_restart(world: World) -
 def test_while_a_kind_is_not_watched_it_is_looked_for_by_the_clock(world: World) -> None:
     installed(world)
     assert world.reconcile().after is None
-    world.watches.unwatched.add("ConfigMap")
+    world.watches.objects.unwatched.add("ConfigMap")
     assert world.reconcile().after == UNKNOWN_SECONDS
-    world.watches.look_again = 2.0
+    world.cluster.look_again = 2.0
     assert world.reconcile().after == 2.0
 
 
@@ -873,7 +873,7 @@ def test_an_optional_object_is_applied_when_its_kind_comes(world: World) -> None
 def test_a_restart_waits_until_the_recorded_kinds_are_known(world: World) -> None:
     installed(world)
     world.restart()
-    world.watches.unsynced = {"ConfigMap"}
+    world.watches.objects.unsynced = {"ConfigMap"}
     world.cluster.edit(A, data={"a": "x"})
     assert world.reconcile().after == 30
     assert world.requests() == []
@@ -1639,7 +1639,7 @@ SECRET = "/api/v1/namespaces/shop/secrets/s"
 def unwatched(world: World) -> None:
     """Install a Secret, of a kind that the controller may not list."""
     with_account(world)
-    world.watches.denied = {"Secret"}
+    world.watches.objects.denied = {"Secret"}
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"a": "eA=="}}
     world.shelf.put("secret", config_map("a"), secret)
     installed(world, "secret", serviceAccountName="deployer")
@@ -1647,7 +1647,7 @@ def unwatched(world: World) -> None:
 
 def restart_blind(world: World) -> None:
     world.restart()
-    world.watches.told.clear()
+    world.watches.objects.told.clear()
 
 
 def test_that_drift_of_a_kind_is_not_seen_is_said(world: World) -> None:
@@ -1711,7 +1711,7 @@ def test_who_lacks_rights_is_known_until_it_has_them(world: World) -> None:
     world.cluster.faults[f"TRY {A}"] = [denied]
     world.wish("v1", serviceAccountName="deployer")
     world.reconcile()
-    assert world.grants.lacking == {NAME}
+    assert world.follower.lacking == {NAME}
     assert world.conditions["Installed"] == "False Forbidden"
     world.reconciler.retry_rights(NAME)
     world.cluster.taken()
@@ -1719,7 +1719,7 @@ def test_who_lacks_rights_is_known_until_it_has_them(world: World) -> None:
     assert f"TRY {A}" not in world.cluster.taken()
     world.seconds += RIGHTS_SECONDS
     world.settle()
-    assert (world.grants.lacking, world.conditions) == (set(), READY)
+    assert (world.follower.lacking, world.conditions) == (set(), READY)
 
 
 # a spec that cannot be read
@@ -1860,7 +1860,7 @@ def test_until_bundle_deployments_are_known_again_nothing_is_done_with_them(worl
     world.wish("v2")
     world.cluster.taken()
     assert (world.reconcile(), world.requests()) == (UNSYNCED, [])
-    world.watches.synced = True
+    world.watches.deployments.synced = True
     world.settle()
     assert world.deployment.status.installed_revision == world.deployment.status.revision
 

@@ -101,8 +101,8 @@ def pair(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[World,
 
     monkeypatch.setattr(Memories, "of", find)
     usual, thorough = make_world(), make_world()
-    look = thorough.watches.look
-    monkeypatch.setattr(thorough.watches, "look", lambda name, since: replace(look(name, since), changed=None))
+    look = thorough.watches.objects.look
+    monkeypatch.setattr(thorough.watches.objects, "look", lambda name, since: replace(look(name, since), changed=None))
     thorough.installed_bytes = 0
     thorough.restart()
     yield usual, thorough

@@ -50,7 +50,7 @@ class Both(World):
     def serve(self, shard: str) -> None:
         """Start the controller of another shard, with watches of its own."""
         self.watches = FakeWatches(self.cluster)
-        self.watches.shard = Shard(shard)
+        self.watches.deployments.shard = Shard(shard)
         self.start()
         self.cluster.taken()
 
@@ -82,7 +82,7 @@ def test_the_one_that_leaves_it_forgets_it_and_writes_nothing(world: Both) -> No
     assert world.first.reconcile(NAME) == NEVER
     assert world.cluster.taken() == []
     assert world.first._memories.drop(NAME) is None
-    assert world.first_watches.needed.get(NAME) is None
+    assert world.first_watches.objects.needed.get(NAME) is None
     assert world.sweeps.times == 0  # its revisions are in use
     world.cluster.remove(A)
     world.first.reconcile(NAME)
@@ -204,7 +204,7 @@ AT_ONCE = {
 def test_what_becomes_of_one_that_two_controllers_take_for_theirs(case: AtOnce, world: Both) -> None:
     """The watch of the first has been silent since before the move."""
     case.begin(world)
-    world.first_watches.silent[NAME] = copy.deepcopy(world.cluster.objects[PATH])
+    world.first_watches.deployments.silent[NAME] = copy.deepcopy(world.cluster.objects[PATH])
     world.move("a")
     world.serve("a")
     case.meanwhile(world)

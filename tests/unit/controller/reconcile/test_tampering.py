@@ -38,7 +38,7 @@ def world() -> Iterator[World]:
     made.cluster.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
     made.shelf.put("v1", config_map("a"), config_map("old"))
     made.shelf.put("v2", config_map("a", "2"), config_map("b"))
-    made.watches.unwatched.add("Bogus")
+    made.watches.objects.unwatched.add("Bogus")
     made.shelf.put("defines", definition(), config_map("a"))
     install(made, "v1")
     yield made
@@ -141,7 +141,7 @@ def test_with_a_garbled_status_everything_is_deleted(case: Garbled, world: World
 
 def seen_kinds(world: World) -> set[str]:
     """Return the kinds that were ever required; a FakeWatches shows others, too."""
-    return world.watches.ever_needed
+    return world.watches.objects.ever_needed
 
 
 @pytest.mark.parametrize("case", GARBLED, ids=attrgetter("name"))

@@ -207,7 +207,7 @@ def test_a_failed_wave_is_rolled_back_where_that_is_wished(world: World) -> None
 
 
 def test_objects_of_a_kind_that_may_not_be_watched_hold_up_nothing_once_applied(world: World) -> None:
-    world.watches.denied.add("ConfigMap")
+    world.watches.objects.denied.add("ConfigMap")
     wish(world, config_map("a"), workload("web", 1))
     assert world.exists(f"{MAPS}/a", WEB)
 

@@ -8,11 +8,10 @@ import pytest
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.kube.resources import SERVICE_ACCOUNTS
-from rukpak.controller.observe.following import GrantWatches, ObjectFollower, ObjectReference, Topic
+from rukpak.controller.observe.following import ObjectFollower, ObjectReference, Topic
 from rukpak.controller.revisions.accounts import Account, AccountPolicy, Accounts
 from tests.support.deployments import deployment
 from tests.support.fake_cluster import SERVED, FakeCluster, Json
-from tests.support.reconciling import Grants
 
 SHOP = deployment()
 OLD, NEW = Account("shop", "old"), Account("shop", "new")
@@ -36,6 +35,9 @@ class Follower:
         assert topic is Topic.ACCOUNTS
         self.objects[name] = objects
 
+    def follow_rights(self, name: str, *, lacks: bool) -> None:
+        """No rights are missing here."""
+
 
 def account(name: str) -> Json:
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": "shop"}}
@@ -57,8 +59,7 @@ def follower() -> Follower:
 
 @pytest.fixture
 def accounts(cluster: FakeCluster, follower: Follower) -> Accounts:
-    following, grants = cast("ObjectFollower", follower), cast("GrantWatches", Grants())
-    return Accounts(cluster.client, AccountPolicy(), following, grants)
+    return Accounts(cluster.client, AccountPolicy(), cast("ObjectFollower", follower))
 
 
 def test_an_account_that_is_missing_is_watched_until_it_is_there(

@@ -24,15 +24,15 @@ def test_a_finalizer_that_another_client_has_added_meanwhile_is_not_lost() -> No
     cluster = FakeCluster()
     watches = FakeWatches(cluster)
     cluster.put(manifest())
-    deployment = watches.deployment("shop")
+    deployment = watches.deployments.find("shop")
     assert deployment is not None
     cluster.patch(PATH, {"metadata": {"finalizers": ["example.com/hold"]}})
-    writer = StatusWriter(cluster.client, watches.watches, cast("EventRecorder", None))
+    writer = StatusWriter(cluster.client, watches.watches.deployments, cast("EventRecorder", None))
     with pytest.raises(ApiError) as caught:
         writer.with_finalizer(deployment)
     assert caught.value.status == 409
     assert cluster.objects[PATH]["metadata"]["finalizers"] == ["example.com/hold"]
-    found = watches.deployment("shop")
+    found = watches.deployments.find("shop")
     assert found is not None
     assert writer.with_finalizer(found).metadata.finalizers == ("example.com/hold", names.FINALIZER)
 
@@ -60,7 +60,7 @@ FENCES = [
 @pytest.mark.parametrize("case", FENCES, ids=attrgetter("name"))
 def test_which_status_is_written(case: Fence) -> None:
     cluster, watches, deployment = _prepare(case)
-    writer = StatusWriter(cluster.client, watches.watches, cast("EventRecorder", Told()))
+    writer = StatusWriter(cluster.client, watches.watches.deployments, cast("EventRecorder", Told()))
     status = deployment.status.model_copy(update={"observed_generation": 1})
     if case.is_written:
         writer.write_status(deployment, status)
@@ -74,27 +74,27 @@ def test_which_status_is_written(case: Fence) -> None:
 @pytest.mark.parametrize("case", FENCES, ids=attrgetter("name"))
 def test_one_whose_watch_is_silent_writes_no_status_over_another_version_and_learns_that(case: Fence) -> None:
     cluster, watches, deployment = _prepare(case, silent=True)
-    writer = StatusWriter(cluster.client, watches.watches, cast("EventRecorder", Told()))
+    writer = StatusWriter(cluster.client, watches.watches.deployments, cast("EventRecorder", Told()))
     with pytest.raises(ApiError, match="has changed") as caught:
         writer.write_status(deployment, deployment.status.model_copy(update={"observed_generation": 1}))
     assert caught.value.status == 409
     assert cluster.objects[PATH]["status"] == {"observedGeneration": -1}
-    assert "shop" not in watches.silent
+    assert "shop" not in watches.deployments.silent
 
 
 def _prepare(case: Fence, *, silent: bool = False) -> tuple[FakeCluster, FakeWatches, BundleDeployment]:
     """Return a BundleDeployment as a pass knows it, of which there is another version now."""
     cluster = FakeCluster()
     watches = FakeWatches(cluster)
-    watches.shard = Shard(case.shard)
+    watches.deployments.shard = Shard(case.shard)
     labels = {names.SHARD: case.shard} if case.shard else {}
     known = cluster.put(manifest(metadata={"generation": 1, "labels": labels}, status={"observedGeneration": -1}))
-    deployment = watches.deployment("shop")
+    deployment = watches.deployments.find("shop")
     assert deployment is not None
     known = copy.deepcopy(known)
     cluster.put({**known, "metadata": {**known["metadata"], "labels": {}, **case.now}})
     if silent:
-        watches.silent["shop"] = known
+        watches.deployments.silent["shop"] = known
     return cluster, watches, deployment
 
 
@@ -102,11 +102,11 @@ def test_a_status_that_is_there_already_is_not_written_but_by_the_one_that_serve
     cluster = FakeCluster()
     watches = FakeWatches(cluster)
     cluster.put(manifest(metadata={"labels": {names.SHARD: "a"}}))
-    found = watches.outline("shop")
+    found = watches.deployments.outline("shop")
     assert found is not None
-    writer = StatusWriter(cluster.client, watches.watches, cast("EventRecorder", Told()))
+    writer = StatusWriter(cluster.client, watches.watches.deployments, cast("EventRecorder", Told()))
     with pytest.raises(ApiError):
         writer.write_status(found, found.status)
-    watches.shard = Shard("a")
+    watches.deployments.shard = Shard("a")
     writer.write_status(found, found.status)
     assert cluster.taken() == []

@@ -9,7 +9,6 @@ import pytest
 from rukpak.controller.kube.cache import Trace
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.resources import GroupVersionKind, Resource
-from rukpak.controller.kube.watch import Reflector
 from rukpak.controller.observe.following import (
     MOST,
     Contested,
@@ -74,9 +73,9 @@ def test_an_object_that_was_judged_again_is_compared_with_that(followed: _Follow
 
 def list_objects(followed: _Followed, objects: dict[tuple[str, str], Trace | Record], version: str) -> None:
     """Let the watch have listed these objects."""
-    assert isinstance(followed.source, Reflector)
-    followed.source._cache.begin_listing()
-    followed.source._replace(objects, version)
+    assert followed.reflector
+    followed.reflector.cache.begin_listing()
+    followed.reflector._replace(objects, version)
 
 
 class Late(NamedTuple):

@@ -48,7 +48,7 @@ def room() -> Iterator[Room]:
         made = Room(api)
         yield made
         for name in ("shop", "other"):
-            made.follower.release(name)
+            made.follower.forget(name)
 
 
 def test_one_that_was_missing_is_told_when_it_comes(room: Room) -> None:

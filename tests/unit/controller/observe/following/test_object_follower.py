@@ -69,7 +69,7 @@ def room() -> Iterator[Room]:
         yield made
         for follower in made.followers:
             for name in made.names:
-                follower.release(name)
+                follower.forget(name)
 
 
 def threads() -> int:
@@ -90,7 +90,7 @@ def test_a_thousand_missing_objects_cost_a_few_threads_and_each_is_found(room: R
 def test_what_is_asked_for_is_told_when_it_comes_changes_and_goes_and_not_else(room: Room) -> None:
     follower = room.follower()
     followed = room.follow(follower, "login")
-    wait_for(lambda: followed.source.synced, SECONDS, "an answer")
+    wait_for(lambda: followed.cache.complete, SECONDS, "an answer")
     assert room.told.empty()
     for _ in ("comes", "changes"):
         version = room.put("login")
@@ -141,7 +141,7 @@ def test_what_is_followed_for_another_topic_is_left_alone_until_all_is_released(
     room.put("login")
     assert config.get(timeout=SECONDS) == "shop"
     assert room.told.empty()
-    follower.release("shop")
+    follower.forget("shop")
     assert follower.followed("shop", Topic.CONFIG) == set()
 
 
@@ -170,13 +170,13 @@ def test_watches_are_left_to_another_tenant_and_given_back_when_they_end(room: R
 
     def is_watched(name: str, share: str) -> bool:
         followed = room.follow(follower, name, share)
-        wait_for(lambda: followed.source.synced, SECONDS, name)
+        wait_for(lambda: followed.cache.complete, SECONDS, name)
         return not room.asked(name)
 
     assert [is_watched(f"a{number}", ANN) for number in range(3)] == [True, True, False]
     assert is_watched("b", BEN)
     for name in list(room.names):
-        follower.release(name)
+        follower.forget(name)
     assert is_watched("again", ANN)
 
 
@@ -186,7 +186,7 @@ def test_there_is_a_bound_on_requests_and_none_for_what_is_not_followed_any_more
     started = time.monotonic()
     wait_for(lambda: len(room.asked("login")) >= 5, SECONDS, "five questions")
     assert time.monotonic() - started >= 4 * 0.05
-    follower.release("login")
+    follower.forget("login")
     room.follow(follower, "other")
     wait_for(lambda: room.asked("other"), SECONDS, "a question about the other")
     count = len(room.asked("login"))
@@ -205,10 +205,10 @@ def test_what_cannot_be_asked_for_is_asked_again_in_time(room: Room) -> None:
 def test_what_is_dropped_is_unknown_until_it_is_read_again(room: Room, watches: int) -> None:
     follower = room.follower(watches=watches)
     followed = room.follow(follower, "login", version=room.put("login"))
-    wait_for(lambda: followed.source.synced, SECONDS, "an answer")
+    wait_for(lambda: followed.cache.complete, SECONDS, "an answer")
     room.api.frozen.set()
     follower.drop()
-    assert followed.source.get(("ns", "login")) is None
+    assert followed.cache.get(("ns", "login")) is None
     room.api.frozen.clear()
-    wait_for(lambda: followed.source.get(("ns", "login")), SECONDS, lambda: "it is read again")
-    wait_for(lambda: followed.source.synced, SECONDS, "all is known again")
+    wait_for(lambda: followed.cache.get(("ns", "login")), SECONDS, lambda: "it is read again")
+    wait_for(lambda: followed.cache.complete, SECONDS, "all is known again")

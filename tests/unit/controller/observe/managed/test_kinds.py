@@ -24,11 +24,11 @@ from tests.support.watching import (
 
 def test_a_kind_whose_list_is_under_way_is_named_and_told_when_it_is_known(world: World) -> None:
     world.api.frozen.set()
-    assert world.watches.require("shop", [CONFIG_MAP]) == ["ConfigMap"]
-    assert world.watches.require("other", [CONFIG_MAP]) == ["ConfigMap"]
+    assert world.watches.objects.require("shop", [CONFIG_MAP]) == ["ConfigMap"]
+    assert world.watches.objects.require("other", [CONFIG_MAP]) == ["ConfigMap"]
     world.api.frozen.clear()
     world.hear("objects shop")
-    assert world.watches.require("shop", [CONFIG_MAP]) == []
+    assert world.watches.objects.require("shop", [CONFIG_MAP]) == []
 
 
 def test_a_kind_is_watched_once_for_all(world: World) -> None:
@@ -40,51 +40,51 @@ def test_a_kind_is_watched_once_for_all(world: World) -> None:
 def test_a_kind_that_is_not_served_has_no_objects_and_holds_nothing_up(world: World) -> None:
     world.start()
     gadget = GroupVersionKind("example.org", "v1", "Gadget")
-    assert world.watches.require("shop", [gadget]) == []
+    assert world.watches.objects.require("shop", [gadget]) == []
     assert world.watches.served.is_namespaced(gadget) is None
     assert world.watches.served.is_namespaced(CONFIG_MAP) is True
 
 
 def test_a_kind_that_may_not_be_listed_holds_nothing_up(world: World) -> None:
     world.api.watch_faults = [Fault(403)] * 100
-    world.wait(lambda: not world.watches.require("shop", [CONFIG_MAP]), "it is not waited for")
+    world.wait(lambda: not world.watches.objects.require("shop", [CONFIG_MAP]), "it is not waited for")
 
 
 def test_a_kind_that_is_served_at_another_version_is_watched_there(world: World) -> None:
     world.managed()
     world.know(GroupVersionKind("", "v2", "ConfigMap"))
-    assert set(world.watches.managed("shop")) == {KEY}
+    assert set(world.watches.objects.of("shop")) == {KEY}
 
 
 def test_a_kind_that_is_no_longer_required_is_not_watched_or_kept(world: World) -> None:
     world.managed()
     for name in ("shop", "bar"):
         world.know(CONFIG_MAP, name=name)
-    world.watches.release("bar")
-    assert world.watches.managed("shop")
-    world.watches.require_only("shop", [WORKLOAD])
-    assert world.watches.managed("shop") == {}
-    world.watches.require("shop", [CONFIG_MAP])
+    world.watches.objects.forget("bar")
+    assert world.watches.objects.of("shop")
+    world.watches.objects.require_only("shop", [WORKLOAD])
+    assert world.watches.objects.of("shop") == {}
+    world.watches.objects.require("shop", [CONFIG_MAP])
     world.wait(lambda: world.api.lists(MAPS) == 2, "it is listed again")
 
 
 def test_the_objects_of_a_kind_that_cannot_be_listed_are_unknown(world: World) -> None:
     world.start()
     world.api.watch_faults = [Fault(500)] * 1000
-    world.watches.require("shop", [CONFIG_MAP])
-    world.wait(lambda: not world.watches.require("shop", [CONFIG_MAP]), "nothing waits for it")
-    assert world.watches.find_unknown("shop", [CONFIG_MAP]) == ["v1/ConfigMap"]
+    world.watches.objects.require("shop", [CONFIG_MAP])
+    world.wait(lambda: not world.watches.objects.require("shop", [CONFIG_MAP]), "nothing waits for it")
+    assert world.watches.objects.find_unknown("shop", [CONFIG_MAP]) == ["v1/ConfigMap"]
     world.api.watch_faults = []
-    world.wait(lambda: not world.watches.find_unknown("shop", [CONFIG_MAP]), "it is listed")
+    world.wait(lambda: not world.watches.objects.find_unknown("shop", [CONFIG_MAP]), "it is listed")
 
 
 @pytest.mark.parametrize("status", [403, 404])
 def test_what_may_not_be_listed_is_not_waited_for(world: World, status: int) -> None:
     world.start()
     world.api.watch_faults = [Fault(status)] * 1000
-    world.watches.require("shop", [CONFIG_MAP])
-    world.wait(lambda: not world.watches.require("shop", [CONFIG_MAP]), "nothing waits for it")
-    assert world.watches.find_unknown("shop", [CONFIG_MAP]) == []
+    world.watches.objects.require("shop", [CONFIG_MAP])
+    world.wait(lambda: not world.watches.objects.require("shop", [CONFIG_MAP]), "nothing waits for it")
+    assert world.watches.objects.find_unknown("shop", [CONFIG_MAP]) == []
 
 
 def test_a_kind_that_discovery_lags_behind_is_looked_up_again_where_it_counts(
@@ -92,19 +92,46 @@ def test_a_kind_that_discovery_lags_behind_is_looked_up_again_where_it_counts(
 ) -> None:
     world.start()
     world.cluster.served.remove(WIDGET)
-    world.watches.require("shop", [WIDGET.gvk])
+    world.watches.objects.require("shop", [WIDGET.gvk])
     monkeypatch.setattr(world.cluster, "refresh", lambda: world.cluster.served.append(WIDGET))
     world.api.frozen.set()
-    assert world.watches.find_unknown("shop", [WIDGET.gvk]) == [str(WIDGET.gvk)]
+    assert world.watches.objects.find_unknown("shop", [WIDGET.gvk]) == [str(WIDGET.gvk)]
     world.api.frozen.clear()
-    world.wait(lambda: not world.watches.find_unknown("shop", [WIDGET.gvk]), "it is listed")
-
-
-# a standby, which runs no passes
+    world.wait(lambda: not world.watches.objects.find_unknown("shop", [WIDGET.gvk]), "it is listed")
 
 
 def watched(world: World) -> set[str]:
-    return {reflector.path for reflector in world.watches._registry.reflectors()}
+    return {reflector.path for reflector in world.watches.objects.reflectors()}
+
+
+def test_a_kind_is_watched_until_the_last_that_requires_it_changes(world: World) -> None:
+    for name in ("shop", "other"):
+        world.know(CONFIG_MAP, name=name)
+    world.watches.objects.require("other", [WORKLOAD])
+    assert watched(world) == {MAPS, WEBS}
+    world.watches.objects.require_only("shop", [WORKLOAD])
+    assert watched(world) == {MAPS, WEBS}
+    world.watches.objects.require_only("other", [WORKLOAD])
+    assert watched(world) == {WEBS}
+    for name in ("shop", "other"):
+        world.watches.objects.forget(name)
+    assert watched(world) == set()
+
+
+def test_who_requires_a_kind_that_is_not_watched_is_blind_while_it_does(world: World) -> None:
+    world.start()
+    world.cluster.served.remove(WIDGET)
+    world.watches.objects.require("shop", [WIDGET.gvk])
+    world.watches.objects.require("other", [CONFIG_MAP])
+    assert [world.watches.objects.has_unwatched(name) for name in ("shop", "other", "none")] == [True, False, False]
+    world.watches.objects.require_only("shop", [CONFIG_MAP])
+    assert not world.watches.objects.has_unwatched("shop")
+    world.watches.objects.require("other", [WIDGET.gvk])
+    world.watches.objects.forget("other")
+    assert not world.watches.objects.has_unwatched("other")
+
+
+# a standby, which runs no passes
 
 
 def record(world: World, *kinds: GroupVersionKind, name: str = "shop") -> None:
@@ -137,15 +164,15 @@ def test_a_standby_watches_custom_kinds_once_definitions_are_known(world: World)
 def test_what_a_pass_has_required_is_not_dropped_because_status_lacks_it(world: World) -> None:
     record(world, CONFIG_MAP)
     world.start()
-    world.watches.require("shop", [WORKLOAD])
+    world.watches.objects.require("shop", [WORKLOAD])
     record(world)
     record(world, CONFIG_MAP, name="last")
-    world.wait(lambda: world.watches.outline("last"), "all is known")
+    world.wait(lambda: world.watches.deployments.outline("last"), "all is known")
     assert watched(world) == {MAPS, WEBS}
     world.api.delete(DEPLOYMENTS, "shop")
     world.hear("deployment shop")
     assert watched(world) == {MAPS, WEBS}
-    world.watches.release("shop")
+    world.watches.objects.forget("shop")
     assert watched(world) == {MAPS}
 
 
@@ -155,14 +182,14 @@ def test_what_a_pass_has_required_is_not_dropped_because_status_lacks_it(world: 
 def test_who_takes_over_does_not_know_the_objects_of_a_kind_whose_watch_is_cut(world: World) -> None:
     world.start()
     world.know(CONFIG_MAP)
-    assert world.watches.find_unknown("shop", [CONFIG_MAP]) == []
+    assert world.watches.objects.find_unknown("shop", [CONFIG_MAP]) == []
     world.api.watch_faults = [Fault(500)] * 1000
     world.watches.refresh()
-    assert world.watches.find_unknown("shop", [CONFIG_MAP]) == ["v1/ConfigMap"]
+    assert world.watches.objects.find_unknown("shop", [CONFIG_MAP]) == ["v1/ConfigMap"]
     world.managed()
     world.api.watch_faults = []
-    world.wait(lambda: not world.watches.find_unknown("shop", [CONFIG_MAP]), "it is listed")
-    assert set(world.watches.managed("shop")) == {KEY}
+    world.wait(lambda: not world.watches.objects.find_unknown("shop", [CONFIG_MAP]), "it is listed")
+    assert set(world.watches.objects.of("shop")) == {KEY}
 
 
 def test_after_a_takeover_passes_wait_for_the_list_of_each_kind(world: World) -> None:
@@ -170,10 +197,10 @@ def test_after_a_takeover_passes_wait_for_the_list_of_each_kind(world: World) ->
     world.know(CONFIG_MAP)
     world.api.frozen.set()
     threading.Thread(target=world.watches.refresh).start()
-    world.wait(lambda: world.watches.require("shop", [CONFIG_MAP]) == ["ConfigMap"], "it is listed again")
+    world.wait(lambda: world.watches.objects.require("shop", [CONFIG_MAP]) == ["ConfigMap"], "it is listed again")
     world.api.frozen.clear()
     world.hear("objects shop")
-    assert world.watches.require("shop", [CONFIG_MAP]) == []
+    assert world.watches.objects.require("shop", [CONFIG_MAP]) == []
 
 
 def test_a_restored_cluster_is_reported_and_all_is_listed_again(world: World) -> None:
@@ -187,13 +214,13 @@ def test_a_restored_cluster_is_reported_and_all_is_listed_again(world: World) ->
     world.api.end_watches = False
     lists = {path: world.api.lists(path) for path in (DEPLOYMENTS, MAPS, *OTHERS)}
     world.api.put(MAPS, "stale", about={"namespace": "shop", "labels": {names.OWNER_LABEL: "shop"}})
-    world.wait(lambda: world.watches.managed("shop"), "an object")
+    world.wait(lambda: world.watches.objects.of("shop"), "an object")
     world.api.frozen.set()
     world.watches.refresh()
-    assert (world.watches.synced, world.watches.managed("shop")) == (False, {})
+    assert (world.watches.deployments.synced, world.watches.objects.of("shop")) == (False, {})
     world.api.restore(MAPS)
     world.api.frozen.clear()
-    world.wait(lambda: world.watches.synced and not world.watches.unsynced(), "all is known")
+    world.wait(lambda: world.watches.deployments.synced and not world.watches.unsynced(), "all is known")
     assert all(world.api.lists(path) > before for path, before in lists.items())
-    assert world.watches.managed("shop") == {}
+    assert world.watches.objects.of("shop") == {}
     assert "INVALIDATE" in world.cluster.requests

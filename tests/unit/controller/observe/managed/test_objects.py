@@ -19,9 +19,9 @@ def test_objects_are_filed_under_the_owner_that_their_label_names(world: World) 
     world.managed("bar", "b")
     world.managed("", "nobodys")
     world.know(CONFIG_MAP)
-    assert set(world.watches.managed("shop")) == {KEY}
-    assert set(world.watches.managed("bar")) == {KEY._replace(name="b")}
-    assert world.watches.managed("") == {}
+    assert set(world.watches.objects.of("shop")) == {KEY}
+    assert set(world.watches.objects.of("bar")) == {KEY._replace(name="b")}
+    assert world.watches.objects.of("") == {}
 
 
 def digest(value: str) -> dict[str, Any]:
@@ -65,59 +65,59 @@ def test_a_change_of_health_alone_is_not_urgent(world: World) -> None:
     world.know(WORKLOAD)
     workload(world, ready=1)
     assert set(world.hear("health shop")) == {"health shop"}
-    (record,) = world.watches.managed("shop").values()
+    (record,) = world.watches.objects.of("shop").values()
     assert record.verdict == HEALTHY
 
 
 def test_what_a_reply_said_is_known_before_the_watch_says_it(world: World) -> None:
     world.know(CONFIG_MAP)
     fresh = reply("500", annotations={names.APPLIED_DIGEST: "new"})
-    assert world.watches.learn(fresh) is fresh
-    assert world.watches.managed("shop") == {KEY: fresh}
+    assert world.watches.objects.learn(fresh) is fresh
+    assert world.watches.objects.of("shop") == {KEY: fresh}
 
 
 def test_who_loses_an_object_by_an_apply_for_another_is_told(world: World) -> None:
     world.managed()
     world.know(CONFIG_MAP)
     world.told.taken()
-    world.watches.learn(reply("500", owner="other"))
+    world.watches.objects.learn(reply("500", owner="other"))
     assert world.told.taken() == ["objects shop"]
-    assert world.watches.managed("shop") == {}
+    assert world.watches.objects.of("shop") == {}
 
 
 def test_an_apply_of_ours_notifies_no_one(world: World) -> None:
     world.managed()
     world.know(CONFIG_MAP)
     world.told.taken()
-    world.watches.learn(reply("500", annotations={names.APPLIED_DIGEST: "new"}))
+    world.watches.objects.learn(reply("500", annotations={names.APPLIED_DIGEST: "new"}))
     assert world.told.taken() == []
 
 
 def test_an_older_event_does_not_hide_what_a_reply_said(world: World) -> None:
     world.know(CONFIG_MAP)
     fresh = reply("500", annotations={names.APPLIED_DIGEST: "new"})
-    world.watches.learn(fresh)
+    world.watches.objects.learn(fresh)
     world.managed(**digest("old"))
     world.managed("marker", "z")
     world.hear("objects marker")
-    assert world.watches.managed("shop")[KEY] is fresh
+    assert world.watches.objects.of("shop")[KEY] is fresh
 
 
 def test_what_is_not_watched_cannot_be_learnt(world: World) -> None:
     fresh = reply("500")
-    assert world.watches.learn(fresh) is fresh
-    assert world.watches.managed("shop") == {}
+    assert world.watches.objects.learn(fresh) is fresh
+    assert world.watches.objects.of("shop") == {}
 
 
 def test_an_apply_that_changed_nothing_leaves_the_health_that_is_known(world: World) -> None:
     value = workload(world, ready=1)
     world.know(WORKLOAD)
     unseen = project(value, "apps", "Deployment")
-    assert world.watches.learn(unseen).verdict == HEALTHY
+    assert world.watches.objects.learn(unseen).verdict == HEALTHY
 
 
 def watch_of(world: World, kind: GroupVersionKind) -> KindWatch:
-    watch = world.watches._registry.find((kind.group, kind.kind))
+    watch = world.watches.objects.find_watch((kind.group, kind.kind))
     assert watch is not None
     return watch
 
@@ -126,9 +126,9 @@ def test_what_a_watch_tells_after_its_end_is_not_kept(world: World) -> None:
     world.managed()
     world.know(CONFIG_MAP)
     ended = watch_of(world, CONFIG_MAP).reflector
-    world.watches.require_only("shop", [WORKLOAD])
-    world.watches._registry.file(KEY, ended)
-    assert world.watches.managed("shop") == {}
+    world.watches.objects.require_only("shop", [WORKLOAD])
+    world.watches.objects._file(KEY, ended)
+    assert world.watches.objects.of("shop") == {}
 
 
 @pytest.mark.parametrize("is_hook", [True, False])
@@ -139,3 +139,14 @@ def test_of_a_hook_whatever_changes_is_told_since_it_may_have_ended(world: World
     world.managed(annotations=annotations, status={"phase": "Succeeded"})
     world.managed(name="b")
     assert ("health shop" in world.hear("objects shop")) is is_hook
+
+
+def test_of_what_is_heeded_whatever_changes_is_told_until_it_is_not(world: World) -> None:
+    world.managed()
+    world.know(CONFIG_MAP)
+    for keys, told in [({KEY}, True), ({KEY._replace(name="c")}, False), ({KEY}, True), (set(), False)]:
+        world.watches.objects.heed("shop", frozenset(keys))
+        world.managed(data={"a": str(keys)})
+        world.managed("marker", "z")
+        world.api.delete(MAPS, "z")
+        assert ("health shop" in world.hear("cluster")) is told

@@ -41,9 +41,15 @@ def test_a_snapshot_stays_as_it_is(index: OwnedObjects) -> None:
 
 def test_a_kind_is_dropped_from_all_owners_and_no_other_kind(index: OwnedObjects) -> None:
     index.put(KEY._replace(name="b"), replace(OURS, key=KEY._replace(name="b"), owner="other"))
-    index.drop_kind(("", "ConfigMap"))
+    index.drop(("", "ConfigMap"))
     assert (index.kinds_of("shop"), index.of("other")) == ({(ROLE.group, ROLE.kind)}, {})
     assert (index.of_kind(("", "ConfigMap")), index.of_kind((ROLE.group, ROLE.kind))) == (set(), {ROLE})
+
+
+def test_all_can_be_dropped(index: OwnedObjects) -> None:
+    seen = index.look("shop", UNREAD).number
+    index.drop()
+    assert (index.of("shop"), index.look("shop", seen).changed) == ({}, None)
 
 
 def test_a_look_says_what_has_changed_since_the_previous_one(index: OwnedObjects) -> None:
@@ -52,7 +58,7 @@ def test_a_look_says_what_has_changed_since_the_previous_one(index: OwnedObjects
     assert index.look("shop", first.number).changed == set()
     index.put(KEY, replace(OURS, entry_hash="h"))
     assert index.look("shop", first.number).changed == {KEY}
-    index.drop_kind((ROLE.group, ROLE.kind))
+    index.drop((ROLE.group, ROLE.kind))
     assert index.look("shop", first.number).changed == {KEY, ROLE}
 
 
@@ -68,7 +74,7 @@ def test_an_owner_without_objects_leaves_nothing_behind(index: OwnedObjects) -> 
         index.put(key, Record(key=key, owner=f"shop-{number}"))
         index.put(key, None)
         assert index.look(f"never-seen-{number}", UNREAD).records == {}
-    assert set(index._by_owner) == {"shop"}
+    assert set(index._journals) == set(index._records.entries("owner")) == {"shop"}
 
 
 def test_a_reader_misses_nothing_when_all_objects_were_gone_meanwhile(index: OwnedObjects) -> None:

@@ -33,7 +33,7 @@ def widget(world: World, path: str = WIDGETS, **content: Any) -> None:
 
 def verdict_of(world: World, name: str = "w") -> str:
     """Return what is said of an object; nothing while it is not known."""
-    found = [record for key, record in world.watches.managed("shop").items() if key.name == name]
+    found = [record for key, record in world.watches.objects.of("shop").items() if key.name == name]
     return found[0].verdict.reason if found and found[0].verdict else ""
 
 
@@ -59,12 +59,12 @@ def test_another_storage_version_is_followed_and_nothing_is_lost_meanwhile(world
     assert verdict_of(world) == "Healthy"
     widget(world, NEW_WIDGETS, status={"conditions": [{"type": "Ready", "status": "False", "reason": "Broken"}]})
     wait_for_verdict(world, "Broken")
-    assert world.watches.require("shop", [WIDGET.gvk]) == []
+    assert world.watches.objects.require("shop", [WIDGET.gvk]) == []
 
 
 def test_a_custom_resource_is_not_judged_before_definitions_are_known(world: World) -> None:
     widget(world)
-    assert world.watches.require("shop", [WIDGET.gvk]) == ["Widget"]
+    assert world.watches.objects.require("shop", [WIDGET.gvk]) == ["Widget"]
     define(world, announces="v1")
     world.start()
     world.hear("objects shop")
@@ -86,7 +86,7 @@ def test_where_definitions_may_not_be_listed_custom_resources_are_watched_all_th
     del world.api.objects[DEFINITIONS]
     widget(world)
     world.watches.start()
-    world.wait(lambda: world.watches.require("shop", [WIDGET.gvk]) == [], "it is watched")
+    world.wait(lambda: world.watches.objects.require("shop", [WIDGET.gvk]) == [], "it is watched")
     wait_for_verdict(world, "Healthy")
 
 
@@ -103,7 +103,7 @@ def test_the_health_checks_of_the_owner_count_and_no_others(world: World) -> Non
     world.start()
     world.know(WIDGET.gvk)
     assert verdict_of(world) == "HealthCheckFailed"
-    (theirs,) = world.watches.managed("bar").values()
+    (theirs,) = world.watches.objects.of("bar").values()
     assert theirs.verdict == HEALTHY
 
 
@@ -115,11 +115,11 @@ def test_other_health_checks_judge_again_and_passes_wait_for_that(world: World) 
     world.know(WIDGET.gvk)
     world.api.frozen.set()
     world.deployment(spec={"healthChecks": [BROKEN_IF_OLD]}, metadata={"generation": 2})
-    world.wait(lambda: world.watches.require("shop", [WIDGET.gvk]) == ["Widget"], "it is waited for")
+    world.wait(lambda: world.watches.objects.require("shop", [WIDGET.gvk]) == ["Widget"], "it is waited for")
     assert verdict_of(world) == "Healthy"
     world.api.frozen.clear()
     wait_for_verdict(world, "HealthCheckFailed")
-    world.wait(lambda: world.watches.require("shop", [WIDGET.gvk]) == [], "it is not waited for")
+    world.wait(lambda: world.watches.objects.require("shop", [WIDGET.gvk]) == [], "it is not waited for")
     world.deployment(metadata={"generation": 3})
     wait_for_verdict(world, "Healthy")
 
@@ -130,10 +130,10 @@ def test_a_check_of_a_kind_without_a_rule_has_its_objects_read_in_full(world: Wo
     assert verdict_of(world, "a") == ""
     world.deployment(spec={"healthChecks": [HEALTHY_ALWAYS]})
     world.start()
-    world.wait(lambda: world.watches.deployment("shop"), "it is known")
-    world.watches.require("shop", [CONFIG_MAP])
+    world.wait(lambda: world.watches.deployments.find("shop"), "it is known")
+    world.watches.objects.require("shop", [CONFIG_MAP])
     wait_for_verdict(world, "HealthCheckNotMet", "a")
-    assert world.watches.learn(reply("500")).verdict == NOT_OBSERVED
+    assert world.watches.objects.learn(reply("500")).verdict == NOT_OBSERVED
 
 
 def claim(world: World) -> None:
@@ -147,7 +147,7 @@ def storage_class(world: World, mode: str) -> None:
 def test_a_claim_is_judged_by_its_storage_class_and_again_when_that_changes(world: World) -> None:
     claim(world)
     storage_class(world, "WaitForFirstConsumer")
-    assert world.watches.require("shop", [CLAIM_RESOURCE.gvk]) == ["PersistentVolumeClaim"]
+    assert world.watches.objects.require("shop", [CLAIM_RESOURCE.gvk]) == ["PersistentVolumeClaim"]
     world.hear("objects shop")
     world.know(CLAIM_RESOURCE.gvk)
     assert verdict_of(world, "data") == "WaitForFirstConsumer"
@@ -160,7 +160,7 @@ def test_a_claim_is_judged_by_its_storage_class_and_again_when_that_changes(worl
 
 def changes_while_listing(world: World, monkeypatch: pytest.MonkeyPatch, change: Callable[[], None]) -> None:
     """Have something change just after the first object of a list was judged."""
-    projection = world.watches._kinds._projection
+    projection = world.watches.projection
     project_object = projection.project
 
     def judge(*args: Any, **options: Any) -> Record:
@@ -181,15 +181,15 @@ def test_a_storage_class_that_changes_while_claims_are_listed_counts(
         world.wait(is_known, "it is known")
 
     def is_known() -> bool:
-        known = world.watches._classes.reflector.get(("", "disk"))
+        known = world.watches._classes.reflector.cache.get(("", "disk"))
         return known is not None and known.resource_version == str(world.api.version)
 
     claim(world)
     storage_class(world, "WaitForFirstConsumer")
     changes_while_listing(world, monkeypatch, change)
-    world.watches.require("shop", [CLAIM_RESOURCE.gvk])
+    world.watches.objects.require("shop", [CLAIM_RESOURCE.gvk])
     world.hear("objects shop")
-    world.watches.require("shop", [CLAIM_RESOURCE.gvk])
+    world.watches.objects.require("shop", [CLAIM_RESOURCE.gvk])
     wait_for_verdict(world, "NotBound", "data")
 
 
@@ -206,14 +206,14 @@ def test_health_checks_that_change_while_objects_are_listed_count(
     world.start()
     world.told.taken()
     changes_while_listing(world, monkeypatch, change)
-    world.watches.require("shop", [WIDGET.gvk])
+    world.watches.objects.require("shop", [WIDGET.gvk])
     wait_for_verdict(world, "HealthCheckFailed")
 
 
 def test_storage_classes_that_may_not_be_read_leave_claims_undecided(world: World) -> None:
     del world.api.objects[CLASSES]
     claim(world)
-    world.watches.require("shop", [CLAIM_RESOURCE.gvk])
+    world.watches.objects.require("shop", [CLAIM_RESOURCE.gvk])
     world.hear("objects shop")
     world.know(CLAIM_RESOURCE.gvk)
     assert verdict_of(world, "data") == "StorageClassUnreadable"
@@ -229,7 +229,7 @@ def test_the_pods_of_a_workload_are_known_also_once_it_is_available(world: World
     for ready in (0, 1):
         workload(world, ready)
         world.know(WORKLOAD)
-        world.wait(lambda: [r.pods for r in world.watches.managed("shop").values()] == ["app=web"], "app=web")
+        world.wait(lambda: [r.pods for r in world.watches.objects.of("shop").values()] == ["app=web"], "app=web")
 
 
 # expressions
@@ -265,7 +265,7 @@ def test_expressions_of_one_owner_do_not_hold_up_the_objects_of_another(world: W
     world.start()
     world.know(WIDGET.gvk)
     wait_for_verdict(world, "Healthy")
-    judged = [each.verdict.reason for each in world.watches.managed("hostile").values() if each.verdict]
+    judged = [each.verdict.reason for each in world.watches.objects.of("hostile").values() if each.verdict]
     assert judged.count("NotEvaluated") >= 15
 
 
@@ -283,7 +283,7 @@ def test_an_object_that_changes_while_it_is_evaluated_is_judged_as_it_is_then(
             widget(world, status={"phase": "Up"})
         return evaluate(*given)
 
-    monkeypatch.setattr(world.watches._kinds, "_evaluate", change)
+    monkeypatch.setattr(world.watches.evaluator, "evaluate", change)
     world.start()
     world.know(WIDGET.gvk)
     wait_for_verdict(world, "Healthy")
