@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -54,6 +55,31 @@ def test_warnings(headers: list[str], texts: tuple[str, ...]) -> None:
 @given(VALUES)
 def test_what_was_encoded_is_decoded(value: object) -> None:
     assert decode(encode(value)) == value
+
+
+ODD = [
+    b"1e400", b"-Infinity", b"NaN", b"-0", b"1" * 5000, b"12345678901234567890123", b"0.1e-400", b"1E5", b"1.10", b"01",
+    b"1.", b"-", b"123456789.123456789123456789", b'{"a":1,"a":2}', b"[1,]", b'"\\ud800"', b'"\\ud83d\\ude00"',
+    b'"\\u0000"', b'"\x01"', b'"\xff"', b"\x00", b"\xef\xbb\xbf{}", '{"a":1}'.encode("utf-16"), b"", b" 1 ", b"1 2",
+    b"[" * 300 + b"]" * 300,
+]  # fmt: skip
+
+
+def outcome(read: Callable[[bytes], object], data: bytes) -> str:
+    try:
+        return repr(read(data))
+    except ValueError:
+        return "refused"
+
+
+@pytest.mark.parametrize("data", ODD)
+def test_replies_are_read_as_json_reads_them(data: bytes) -> None:
+    assert outcome(decode, data) == outcome(json.loads, data)
+
+
+@given(st.binary(max_size=20) | st.text('[]{}",:\\u0d8-+.eE1 tn', max_size=20).map(str.encode))
+def test_any_reply_is_read_as_json_reads_it(data: bytes) -> None:
+    assert outcome(decode, data) == outcome(json.loads, data)
 
 
 def nested(levels: int, opening: str = '{"a":', closing: str = "}") -> str:
