@@ -607,7 +607,8 @@ class ManagedObjects:
     def _is_heeded(self, before: Record | None, now: Record | None) -> bool:
         if before is None or now is None or before.resource_version == now.resource_version:
             return False
-        return now.key in self._needs_of(now.owner).heeded
+        with self._lock:  # a key is absent for a moment while its value is replaced
+            return now.key in self._needs_of(now.owner).heeded
 
     def _judge(self, key: ObjectKey) -> None:
         """Read an object that is not evaluated yet, and judge it; if it has changed since, its event does that again.
