@@ -191,8 +191,7 @@ class Applier:
         except BundleError as error:
             return error
         except ApiError as error:
-            failure = classify(error, target.key, install_namespace="")
-            return failure.to_error()
+            return classify(error, target.key, install_namespace="").to_error()
         return None
 
     def survey(self, plan: Plan, options: ApplyOptions) -> Survey:

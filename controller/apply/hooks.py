@@ -598,8 +598,7 @@ def _version(live: Mapping[str, Any]) -> str:
 
 
 def _to_problem(error: ApiError, hook: PlannedHook, options: HookOptions) -> BundleError:
-    failure = _classify(error, hook, options)
-    return failure.to_error()
+    return _classify(error, hook, options).to_error()
 
 
 def _classify(error: ApiError, hook: PlannedHook, options: HookOptions) -> ApplyFailure:

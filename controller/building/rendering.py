@@ -3,7 +3,8 @@
 Pure, and independent of sources and store. What is too large for this process is rendered in a child with limited
 address space, so that it fails alone. The child runs the same code on the same request, and returns the revision
 compressed, as the revision store keeps it, so that it uses little memory until it is unpacked. Request and response are
-files in the scratch folder. If the system runs out of memory, the kernel kills the child first.
+files in the scratch folder; an error needs no space on a disk. If the system runs out of memory, the kernel kills the
+child first.
 
 - Ownership is not for processors to change: labels and annotations of the controller are removed before the first one,
   and refused after each. So is an object without a valid identity, and more text than a revision may have.

@@ -157,8 +157,8 @@ class _Child:
 
         Raises: _TooExpensiveError; RuntimeError if it has ended for another reason; it is closed then.
         """
-        answer = b"" if self._first else self._exchange(expressions.write("true"))
-        if self._first or answer:  # it has imported what it needs
+        answer = b""
+        if self._first or self._exchange(expressions.write("true")):  # it has imported what it needs
             self._limit(request)
             answer = self._exchange(request)
         if answer.endswith(b"\n"):
