@@ -39,7 +39,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
 ALL_PARTS = ("lint", "unit", "integration, e2e and node")
 SECONDS = {
     "lint": 15,
-    "unit": 200,
+    "unit": 180,
     "unit --all": 280,
     "integration": 700,
     "integration --all": 1500,

@@ -89,6 +89,8 @@ class FakeApi:
         """While it is set, no request is answered."""
         self.delay = 0.0
         """Seconds that each request takes, but for watches."""
+        self.second = 1.0
+        """How long a second of `timeoutSeconds` takes, of which clients can only send whole ones."""
         self.open_watches = 0
         """That deliver changes now."""
         self._oldest = self.version
@@ -352,7 +354,7 @@ class FakeApi:
         return version
 
     def _send_changes(self, request: BaseHTTPRequestHandler, received: Received, seen: int) -> None:
-        ends = time.monotonic() + float(received.query.get("timeoutSeconds") or 3600)
+        ends = time.monotonic() + self.second * float(received.query.get("timeoutSeconds") or 3600)
         while not (self.end_watches or self.cut_watches or self._stopping) and time.monotonic() < ends:
             with self._changed:
                 fresh = [

@@ -243,14 +243,15 @@ def test_a_result_has_limits(limits: Limits, value: Any, said: str, tmp_path: Pa
 # time
 
 
-def test_a_call_that_hangs_is_abandoned_and_at_last_refused(tmp_path: Path) -> None:
+def test_a_call_that_hangs_is_abandoned_and_at_last_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guarding, "GRACE_SECONDS", 0.02)
     go_on, calls = threading.Event(), Calls(("format", "acme.example/a"), "acme 1.0")
 
     def hang(_request: RenderRequest) -> Rendering:
         go_on.wait()
         return Rendering(objects=[])
 
-    plugin, request = format_that(hang, calls), request_of(tmp_path, seconds=0.1)
+    plugin, request = format_that(hang, calls), request_of(tmp_path, seconds=0.02)
     messages = [failure(lambda: plugin.render(request)).message for _ in range(guarding.MOST_ABANDONED)]
     assert set(messages) == {f"{FORMAT}hangs: render takes more than 0 s{REMEDY}"}
     assert calls.abandoned == guarding.MOST_ABANDONED
@@ -659,13 +660,13 @@ def test_a_fetch_that_hangs_is_told_in_the_same_words_wherever_it_does(chunks: i
 
     def fetch() -> Iterator[Entry]:
         for number in range(chunks):
-            time.sleep(0.6)
+            time.sleep(0.35)
             yield Entry(path=f"{number}")
         go_on.wait()
 
-    error = failure(lambda: read_all(source_that(fetch).fetch({}, RESOLUTION, access_of(tmp_path, seconds=1.8))))
+    error = failure(lambda: read_all(source_that(fetch).fetch({}, RESOLUTION, access_of(tmp_path, seconds=0.9))))
     go_on.set()
-    assert "hangs: fetch takes more than 2 s" in error.message
+    assert "hangs: fetch takes more than 1 s" in error.message
 
 
 @pytest.mark.parametrize("names", [["a"] * 65, ["A"], ["a\n"], [""], [1], "abc", None], ids=repr)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple
@@ -13,13 +12,14 @@ from rukpak.controller.kube.client import Fence, read_clock
 from rukpak.controller.kube.lease import LEASES, LONGEST_DURATION, Election, LeaseTimes
 from rukpak.controller.playground.waiting import wait_for
 from rukpak.controller.processes.supervision import Supervisor
+from tests.support.clock import Clock
 from tests.support.fake_api import FakeApi, Fault
 
 PATH = LEASES.path("system")
 NAMESPACES = "/api/v1/namespaces"
-TIMES = LeaseTimes(duration=20, renew=12, retry=0.1)
+TIMES = LeaseTimes(duration=20, renew=12, retry=0.02)
 """So long that nobody loses a Lease because the machine is busy."""
-SHORT = LeaseTimes(duration=2, renew=1.2, retry=0.1)
+SHORT = LeaseTimes(duration=0.6, renew=0.4, retry=0.02)
 """To wait for the end of."""
 
 
@@ -188,19 +188,27 @@ def test_another_process_of_the_same_identity_is_noticed(api: FakeApi) -> None:
 
 
 def test_the_lease_of_a_dead_leader_is_taken_one_duration_after_it_was_seen_to_change(api: FakeApi) -> None:
-    hold(
-        api, renewTime="2001-01-01T00:00:00.000000Z", leaseDurationSeconds=1
-    )  # a shorter one of its own does not count
-    started = time.monotonic()
-    candidate = Candidate(api, "a", SHORT)
-    assert candidate.elected.wait(60)
-    assert time.monotonic() - started >= SHORT.duration
+    # A shorter duration of its own does not count.
+    hold(api, renewTime="2001-01-01T00:00:00.000000Z", leaseDurationSeconds=1)
+    check_it_is_taken_after(TIMES.duration, api)
 
 
 def test_a_longer_duration_of_the_holder_counts(api: FakeApi) -> None:
     hold(api, leaseDurationSeconds=60)
-    candidate = Candidate(api, "a", LeaseTimes(duration=0.5, renew=0.3, retry=0.1))
-    assert not candidate.elected.wait(1)
+    check_it_is_taken_after(60, api)
+
+
+def check_it_is_taken_after(seconds: float, api: FakeApi) -> None:
+    """Check that a candidate that looks all the time takes the Lease of another one then, and not before."""
+    clock = Clock()
+    candidate = Candidate(api, "a", clock=clock)
+    wait_for(lambda: candidate.election.follows, 60, "the candidate has looked")
+    clock.now += seconds - 1
+    before = len(api.received)
+    wait_for(lambda: len(api.received) > before + 3, 60, "the candidate has looked again")
+    assert not candidate.elected.is_set()
+    clock.now += 1
+    assert candidate.elected.wait(60)
 
 
 def test_extreme_values_in_a_record_exclude_no_one(api: FakeApi) -> None:
@@ -215,7 +223,7 @@ def test_extreme_values_in_a_record_exclude_no_one(api: FakeApi) -> None:
 @pytest.mark.parametrize("odd", ["forever", None, [30], True])
 def test_numbers_of_a_record_that_are_none_count_as_absent(odd: Any, api: FakeApi) -> None:
     hold(api, leaseDurationSeconds=odd, leaseTransitions=odd)
-    assert Candidate(api, "a", LeaseTimes(duration=0.5, renew=0.3, retry=0.1)).elected.wait(60)
+    check_it_is_taken_after(TIMES.duration, api)
 
 
 def test_the_successor_of_a_process_with_the_same_identity_need_not_wait(api: FakeApi) -> None:
@@ -295,7 +303,7 @@ def test_a_leader_stays_one_after_a_renewal_with_a_foreign_reply(body: bytes, ap
 @pytest.mark.parametrize("name", sorted(FOREIGN.keys() - {ANY_TIME}))
 def test_a_candidate_with_a_foreign_reply_tries_again_and_does_not_lead(name: str, api: FakeApi) -> None:
     hold(api)
-    candidate = Candidate(api, "a", LeaseTimes(duration=60, renew=40, retry=0.1))
+    candidate = Candidate(api, "a", LeaseTimes(duration=60, renew=40, retry=0.02))
     wait_for(lambda: api.watches() >= 1 and candidate.election._lease, 60, "the candidate has looked")
     api.faults += [Fault(200, body=FOREIGN[name])] * 3
     wait_for(lambda: candidate.election.last_error is not None, 60, "the reply is an error")
@@ -305,9 +313,13 @@ def test_a_candidate_with_a_foreign_reply_tries_again_and_does_not_lead(name: st
 
 
 def test_a_lease_that_cannot_be_understood_for_long_is_lost(api: FakeApi) -> None:
-    candidate = Candidate(api, "a", SHORT)
+    clock = Clock()
+    candidate = Candidate(api, "a", clock=clock)
     assert candidate.elected.wait(60)
-    api.faults += [Fault(200, body=b"")] * 1000
+    api.faults += [Fault(200, body=b"")] * 100_000
+    wait_for(lambda: candidate.election.last_error is not None, 60, "the reply is an error")
+    assert not candidate.lost.is_set()
+    clock.now += TIMES.renew
     assert candidate.lost.wait(60)
     assert not candidate.is_writing()
 

@@ -45,6 +45,13 @@ def wait(condition: Callable[[], object]) -> None:
         time.sleep(0.005)
 
 
+def short_watches() -> FakeApi:
+    """Return a server that ends each watch five times sooner than it was asked to."""
+    api = FakeApi(FOOS)
+    api.second = 0.2
+    return api
+
+
 class Followed:
     """A fake API server, a reflector of one of its collections, and the changes that it reported."""
 
@@ -121,8 +128,8 @@ def test_a_streaming_list_and_the_changes_after_it_are_one_request(stack: ExitSt
 
 
 def test_a_watch_that_ends_as_asked_goes_on_without_a_list_or_a_pause(stack: ExitStack) -> None:
-    pace = Pace(watch=(1, 1), slack=1, steady=0.3, backoff=Backoff(first=60, longest=60, jitter=0.5))
-    followed = Followed(stack, FakeApi(FOOS), pace).start("a")
+    pace = Pace(watch=(1, 1), slack=1, steady=0.1, backoff=Backoff(first=60, longest=60, jitter=0.5))
+    followed = Followed(stack, short_watches(), pace).start("a")
     wait(lambda: followed.api.watches() == 3)
     followed.api.put(FOOS, "b")
     wait(lambda: followed.names() == ["a", "b"])
@@ -183,23 +190,23 @@ def test_pages_that_expire_are_read_once_more_without_pages(stack: ExitStack) ->
 
 
 def test_a_server_that_always_says_410_is_not_asked_without_pause(stack: ExitStack) -> None:
-    pace = Pace(watch=(60, 60), backoff=Backoff(first=0.05, longest=0.4, jitter=0.5))
+    pace = Pace(watch=(60, 60), backoff=Backoff(first=0.02, longest=0.16, jitter=0.5))
     followed = Followed(stack, FakeApi(FOOS, streaming_lists=False), pace)
     followed.api.watch_error = EXPIRED
     followed.start("a")
     started, before = time.monotonic(), followed.api.lists(FOOS)
-    wait(lambda: time.monotonic() - started > 1)
+    wait(lambda: time.monotonic() - started > 0.4)
     assert followed.api.lists(FOOS) - before <= 12
     wait(lambda: followed.reflector.last_error is not None)
 
 
 def test_watches_that_end_at_once_are_not_opened_without_pause(stack: ExitStack) -> None:
     followed = Followed(
-        stack, FakeApi(FOOS), Pace(watch=(60, 60), backoff=Backoff(first=0.05, longest=0.4, jitter=0.5))
+        stack, FakeApi(FOOS), Pace(watch=(60, 60), backoff=Backoff(first=0.02, longest=0.16, jitter=0.5))
     ).start("a")
     followed.api.end_watches = True
     started, before = time.monotonic(), followed.api.watches()
-    wait(lambda: time.monotonic() - started > 1)
+    wait(lambda: time.monotonic() - started > 0.4)
     assert 1 <= followed.api.watches() - before <= 12
 
 
@@ -221,7 +228,7 @@ def test_the_server_s_wish_for_a_pause_is_obeyed(stack: ExitStack) -> None:
 
 def test_a_watch_without_a_byte_is_given_up(stack: ExitStack) -> None:
     pace = Pace(watch=(1, 1), slack=0.1, steady=0.1, backoff=Backoff(first=0.02, longest=0.05, jitter=0.5))
-    followed = Followed(stack, FakeApi(FOOS), pace).start("a")
+    followed = Followed(stack, short_watches(), pace).start("a")
     followed.api.stall_watches = True
     wait(lambda: followed.reflector.last_error is not None)
     followed.api.stall_watches = False
@@ -261,7 +268,7 @@ def test_a_server_that_ignores_the_wish_for_a_streaming_list_is_asked_for_pages(
 
 
 def test_after_a_restored_etcd_the_watch_that_waits_for_the_future_is_left_for_a_list(stack: ExitStack) -> None:
-    pace = Pace(watch=(1, 1), slack=1, steady=0.3, quiet=0.5, backoff=Backoff(first=0.02, longest=0.05, jitter=0.5))
+    pace = Pace(watch=(1, 1), slack=1, steady=0.3, quiet=0.2, backoff=Backoff(first=0.02, longest=0.05, jitter=0.5))
     followed = Followed(stack, FakeApi(FOOS), pace).start("a", "b")
     followed.api.restore(FOOS, "b", "c")
     wait(lambda: followed.names() == ["b", "c"])
@@ -269,21 +276,21 @@ def test_after_a_restored_etcd_the_watch_that_waits_for_the_future_is_left_for_a
 
 
 def test_a_watch_in_which_not_even_a_bookmark_comes_is_left_long_before_its_end(stack: ExitStack) -> None:
-    pace = Pace(watch=(600, 600), slack=1, steady=0.3, quiet=0.5, backoff=Backoff(first=0.02, longest=0.05, jitter=0.5))
+    pace = Pace(watch=(600, 600), slack=1, steady=0.3, quiet=0.2, backoff=Backoff(first=0.02, longest=0.05, jitter=0.5))
     followed = Followed(stack, FakeApi(FOOS), pace).start("a", "b")
     followed.api.restore(FOOS, "b", "c")
     wait(lambda: followed.names() == ["b", "c"])
 
 
 def test_the_collection_is_listed_again_after_a_while(stack: ExitStack) -> None:
-    pace = Pace(watch=(1, 1), slack=1, steady=0.3, backoff=Backoff(first=0.02, longest=0.05, jitter=0.5))
-    followed = Followed(stack, FakeApi(FOOS), pace, relist_seconds=0.5).start("a")
+    pace = Pace(watch=(1, 1), slack=1, steady=0.1, backoff=Backoff(first=0.02, longest=0.05, jitter=0.5))
+    followed = Followed(stack, short_watches(), pace, relist_seconds=0.1).start("a")
     wait(lambda: followed.api.lists(FOOS) >= 2)
     assert followed.told == [("added", "a")]
 
 
 def test_a_watch_that_omits_events_is_noticed_by_the_next_list_and_not_at_its_end(stack: ExitStack) -> None:
-    followed = Followed(stack, FakeApi(FOOS), relist_seconds=1)
+    followed = Followed(stack, short_watches(), relist_seconds=0.1)
     followed.api.omit_events = True
     followed.start("a")
     followed.api.put(FOOS, "b")
@@ -454,14 +461,14 @@ def test_what_is_dropped_is_unknown_until_it_is_listed_again(stack: ExitStack) -
 
 
 def test_a_list_that_is_older_than_known_tells_that_the_cluster_was_restored(stack: ExitStack) -> None:
-    followed = Followed(stack, FakeApi(FOOS), relist_seconds=1).start("a", "b")
+    followed = Followed(stack, short_watches(), relist_seconds=0.1).start("a", "b")
     followed.api.restore(FOOS, "b", "c")
     wait(lambda: followed.names() == ["b", "c"])
     wait(lambda: len(followed.restored) == 1 and followed.reflector.synced)
 
 
 def test_a_list_with_an_older_object_tells_that_the_cluster_was_restored(stack: ExitStack) -> None:
-    followed = Followed(stack, FakeApi(FOOS), relist_seconds=1).start("a", "b")
+    followed = Followed(stack, short_watches(), relist_seconds=0.1).start("a", "b")
     uid = followed.api.put(FOOS, "a")["metadata"]["uid"]
     wait(lambda: followed.told[-1] == ("changed", "a"))
     followed.api.restore(FOOS)

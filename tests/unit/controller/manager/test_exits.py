@@ -17,6 +17,8 @@ PROGRAM = """
 import functools, sys, threading
 from rukpak.controller.manager import process as exits
 
+exits.LAST_SECONDS = 0.1
+
 class Quarantine:
     def end(self):
         {end}

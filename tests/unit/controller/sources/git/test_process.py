@@ -80,8 +80,11 @@ def test_settings_are_not_in_argv(access: Access) -> None:
     runner = GitRunner(
         access, access.scratch / "repository", Connection(config={**SHELL, "http.extraHeader": "canary"})
     )
-    with runner.start("program", "echo $PPID; sleep 1") as child:
+    looked = access.scratch / "looked"
+    os.mkfifo(looked)
+    with runner.start("program", f"echo $PPID; cat {looked}") as child:
         assert b"canary" not in Path(f"/proc/{int(child.read_line())}/cmdline").read_bytes()
+        looked.write_bytes(b"")
     assert runner.run("config", "http.extraHeader") == b"canary\n"
 
 

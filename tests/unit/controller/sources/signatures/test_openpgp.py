@@ -48,6 +48,14 @@ def gpg(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpgHome]:
         yield home
 
 
+@pytest.fixture(scope="module")
+def rsa(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpgHome]:
+    """Has one key of RSA, for tests that only sign with it."""
+    with gpg_home(tmp_path_factory.mktemp("g") / "h") as home:
+        home.make_key("rsa2048")
+        yield home
+
+
 def check(gpg: GpgHome, signature: bytes, access: Access, data: bytes = DATA) -> Signer:
     return verify(data, signature, read_keys({"a.asc": gpg.export()}), access, types=(BINARY,), now=NOW)
 
@@ -147,10 +155,9 @@ def test_a_signature_from_the_future(gpg: GpgHome, access: Access) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["SHA1", "RIPEMD160", "SHA224"])
-def test_a_signature_with_a_weak_hash_algorithm(gpg: GpgHome, access: Access, algorithm: str) -> None:
-    gpg.make_key("rsa2048")
+def test_a_signature_with_a_weak_hash_algorithm(rsa: GpgHome, access: Access, algorithm: str) -> None:
     with pytest.raises(SignatureError, match="weak hash algorithm"):
-        check(gpg, gpg.sign(DATA, f"--digest-algo={algorithm}", "--allow-weak-digest-algos"), access)
+        check(rsa, rsa.sign(DATA, f"--digest-algo={algorithm}", "--allow-weak-digest-algos"), access)
 
 
 def test_a_signature_of_a_text_whose_ends_of_lines_mean_nothing(gpg: GpgHome, access: Access) -> None:
@@ -197,11 +204,10 @@ def test_a_signed_message_is_no_signature_of_something_else(gpg: GpgHome, access
     ],
     ids=["text after it", "text before it", "cut", "not base64", "without an end", "empty"],
 )
-def test_a_damaged_signature(gpg: GpgHome, access: Access, change: object) -> None:
-    gpg.make_key()
+def test_a_damaged_signature(rsa: GpgHome, access: Access, change: object) -> None:
     assert callable(change)
     with pytest.raises(SignatureError, match="the signature is damaged"):
-        check(gpg, change(gpg.sign(DATA)), access)
+        check(rsa, change(rsa.sign(DATA)), access)
 
 
 def armored(packets: bytes) -> bytes:
