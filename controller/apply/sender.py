@@ -266,7 +266,7 @@ def _begin_taking_back(request: ApplyRequest, record: Record, probe: Probe) -> t
     if live and record.passed_on:
         taken = managed_fields.find_taken(live, request.body(), probe)
         entries = leftovers.adopted_entries(live, taken, request.manager, request.resource.api_version)
-    metadata = mark_to_take_back(request.client, request.resource, record, owner.name, entries)
+    metadata = mark_to_take_back(request.client, request.resource, record, owner.name, live=live, entries=entries)
     if not live:
         return metadata["resourceVersion"], None
     adopted = Adopted(live={**live, "metadata": metadata}, is_converted=leftovers.is_converted(live))
