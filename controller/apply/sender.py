@@ -43,10 +43,9 @@ from rukpak.controller.apply.plan import (
 )
 from rukpak.controller.apply.removal import delete, is_shared, mark_to_take_back, withdraw
 from rukpak.controller.apply.replies import SHOWN, ApplyFailure, Contest, Recovery, classify, conceal_quotes
-from rukpak.controller.apply.requests import ObjectReader
+from rukpak.controller.apply.requests import ObjectReader, Webhooks
 from rukpak.controller.apply.rights import MissingRightsError, for_apply
 from rukpak.controller.apply.trees import differing, inside, outside, refused_part, united_trees
-from rukpak.controller.apply.webhooks import Webhooks
 from rukpak.controller.kube.client import ApiError, Client, Response
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import UNREACHABLE

@@ -8,7 +8,8 @@ threads as the settings allow. What a pass does is left to `reconcile`.
     queue         which pass runs next, and when a failed one is retried
     workers       which change triggers which passes, and the threads that run them
     metrics       what is measured, and what each metric means
-    serving       metrics and probes over HTTP, with certificate, reviews (who may read metrics) and probes
+    serving       metrics and probes over HTTP, reviews (who may read metrics) included
+    probes        whether the controller works, and whether it is ready
     process       memory, identity and end of the process
     log           log lines in JSON or text
 """
