@@ -31,9 +31,8 @@ from rukpak.controller.kube.configuration import is_in_pod
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.events import EventRecorder
 from rukpak.controller.kube.lease import Election
-from rukpak.controller.manager.manager import Manager
+from rukpak.controller.manager.manager import Activity, Manager, Probes, ServerProbe
 from rukpak.controller.manager.metrics import CONTENT_TYPE, Metrics, ProcessState
-from rukpak.controller.manager.probes import Activity, Probes, ServerProbe
 from rukpak.controller.manager.process import exit_after_deaths, exit_after_loss, make_identity
 from rukpak.controller.manager.queue import WorkQueue
 from rukpak.controller.manager.serving import METRICS, PROBES, Address, ListenError, Protection, Reply, Reviewer, Server
