@@ -24,10 +24,9 @@ from rukpak.api.plugins import Access, Means
 from rukpak.controller.kube.client import Client, connect
 from rukpak.controller.kube.resources import NAMESPACES
 from rukpak.controller.playground.binaries import Binaries, MissingError, tell_person
-from rukpak.controller.playground.cluster import Cluster, ControlPlane, make_control_plane
+from rukpak.controller.playground.cluster import Cluster, ControlPlane, Registry, make_control_plane
 from rukpak.controller.playground.processes import make_owned_folder, take_away
 from rukpak.controller.playground.programs import CONTROL_PLANE, NODE
-from rukpak.controller.playground.registry import Registry
 from rukpak.controller.playground.settings import Settings, read_settings
 from rukpak.controller.processes.programs import Mechanisms
 from tests.support.bundles import ROOT, delete_namespace

@@ -17,12 +17,12 @@ from rukpak.api.v1alpha2.fields import (
     ObjectName,
     PollInterval,
     RepositoryDirectory,
+    SecretReference,
     list_of,
     parse_duration,
     rule,
     rules,
 )
-from rukpak.api.v1alpha2.references import SecretReference
 from rukpak.api.v1alpha2.verification import (
     ChartVerification,
     Demanded,

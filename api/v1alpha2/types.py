@@ -15,12 +15,17 @@ from pydantic import ConfigDict, Field, PrivateAttr
 from rukpak.api.v1alpha2.fields import (
     QUALIFIED_NAME,
     Api,
+    ConfigMapReference,
+    ConfigReference,
+    DependencyReference,
+    DeploymentReference,
     Duration,
     Group,
     Kind,
     Namespace,
     ObjectNameOrEmpty,
     RevisionDigest,
+    SecretReference,
     list_of,
     parse_duration,
     rule,
@@ -28,13 +33,6 @@ from rukpak.api.v1alpha2.fields import (
 )
 from rukpak.api.v1alpha2.policies import CrdUpgradeSafety, Drift, HealthCheck, IgnoreRule, OnFailure
 from rukpak.api.v1alpha2.processors import Processor
-from rukpak.api.v1alpha2.references import (
-    ConfigMapReference,
-    ConfigReference,
-    DependencyReference,
-    DeploymentReference,
-    SecretReference,
-)
 from rukpak.api.v1alpha2.sources import Source
 from rukpak.api.v1alpha2.status import (
     Changes,

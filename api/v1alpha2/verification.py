@@ -11,8 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from rukpak.api.v1alpha2.fields import Api, list_of, rule, rules
-from rukpak.api.v1alpha2.references import ConfigMapReference, SecretReference
+from rukpak.api.v1alpha2.fields import Api, ConfigMapReference, SecretReference, list_of, rule, rules
 
 _Expression = Annotated[str, Field(min_length=1, max_length=512)]
 

@@ -19,10 +19,10 @@ Not here: which revision is wanted (`reconcile`), what conditions say about it (
 
     execute       executes a plan: reads what is missing, sends what is ready, and says what the others wait for
     sender        the requests to apply one object
-    requests      threads that send requests, in fair shares; reads objects that are not watched
+    requests      threads that send requests, in fair shares; reads objects that are not watched, and which webhooks
+                  a write that is not answered may be waiting for
     managed_fields  corrects managedFields entries
     removal       deletes and releases objects
-    webhooks      which webhooks a write that is not answered may be waiting for
     hooks         hooks of charts
     crd_upgrade   whether a CustomResourceDefinition may be changed: existing objects are validated
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import ipaddress
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from fractions import Fraction
 from functools import lru_cache
@@ -584,42 +584,70 @@ EMBEDDED = "x-kubernetes-embedded-resource"
 TYPE_META = ("apiVersion", "kind", "metadata")
 
 
-def admit(manifest: Mapping[str, Any], schema: Schema, steps: Steps | None = None) -> dict[str, Any]:
-    """Return a custom resource, pruned and defaulted.
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """What admitting a custom resource leaves to be told; fields are like those of a `Violation`."""
+
+    unknown: list[tuple[str, str, tuple[str, ...]]] = field(default_factory=list)
+    """Fields that are dropped because their schema lacks them: field, its name, and the names that the schema has.
+
+    Where the schema names no field, the API server drops all and says nothing; so does this.
+    """
+    resources: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
+    """Where the resource and those embedded in it are; their `TYPE_META` is not admitted."""
+
+
+def admit(
+    manifest: Mapping[str, Any], schema: Schema, steps: Steps | None = None, admission: Admission | None = None
+) -> dict[str, Any]:
+    """Return a custom resource, pruned and defaulted, and record in `admission` what was dropped.
 
     Raises: TooManyStepsError.
     """
-    return _admit_fields(manifest, schema, steps or Steps(MOST_STEPS), is_resource=True)
+    return _admit_fields(manifest, schema, steps or Steps(MOST_STEPS), admission, is_resource=True)
 
 
-def _admit(value: Any, schema: Schema, steps: Steps) -> Any:
+def _admit(value: Any, schema: Schema, steps: Steps, admission: Admission | None, at: str = "") -> Any:
     if isinstance(value, dict):
-        return _admit_fields(value, schema, steps, is_resource=schema.get(EMBEDDED) is True)
-    if isinstance(value, list):
-        items = schema.get("items")
-        return [_admit(item, items, steps) for item in value] if isinstance(items, dict) else value
+        return _admit_fields(value, schema, steps, admission, at, is_resource=schema.get(EMBEDDED) is True)
+    if isinstance(value, list) and isinstance(items := schema.get("items"), dict):
+        return [
+            _admit(item, items, steps, admission, path_below(at, f"[{index}]") if admission else "")
+            for index, item in enumerate(value)
+        ]
     return value
 
 
-def _admit_fields(value: Mapping[str, Any], schema: Schema, steps: Steps, *, is_resource: bool) -> dict[str, Any]:
+def _admit_fields(
+    value: Mapping[str, Any],
+    schema: Schema,
+    steps: Steps,
+    admission: Admission | None,
+    at: str = "",
+    *,
+    is_resource: bool,
+) -> dict[str, Any]:
     properties, others = mapping(schema, "properties"), schema.get("additionalProperties")
     steps.spend(1 + len(properties))
+    if admission and is_resource:
+        admission.resources.append((at, value))
     admitted: dict[str, Any] = {}
     for name, item in value.items():
+        where = path_below(at, f".{name}" if at else name) if admission else ""
         if is_resource and name in TYPE_META:
             admitted[name] = item
-        elif name in properties:
-            if item is not None or _keeps_null(properties[name]):
-                admitted[name] = _admit(item, mapping(properties[name]), steps)
-        elif isinstance(others, dict):
-            if item is not None or _keeps_null(others):
-                admitted[name] = _admit(item, others, steps)
+        elif name in properties or isinstance(others, dict):
+            below = properties.get(name, others)
+            if item is not None or _keeps_null(below):
+                admitted[name] = _admit(item, mapping(below), steps, admission, where)
         elif others is True or schema.get(PRESERVE):
             admitted[name] = item
+        elif admission and (properties or is_resource):
+            admission.unknown.append((where, name, (*(TYPE_META if is_resource else ()), *properties)))
     for name, property_ in properties.items():
         below = mapping(property_)
         if below.get("default") is not None and name not in admitted:
-            admitted[name] = _admit(below["default"], below, steps)
+            admitted[name] = _admit(below["default"], below, steps, None)
     return admitted
 
 

@@ -136,11 +136,18 @@ def _is_ours(reference: Mapping[str, Any], owner: str) -> bool:
 
 
 def mark_to_take_back(
-    client: Client, resource: Resource, record: Record, owner: str, entries: Sequence[Entry] | None = None
+    client: Client,
+    resource: Resource,
+    record: Record,
+    owner: str,
+    *,
+    live: Mapping[str, Any] | None = None,
+    entries: Sequence[Entry] | None = None,
 ) -> Mapping[str, Any]:
     """Mark an object as ours to take back, and remove another controller reference, in one write.
 
-    With `entries`, its managedFields become these in the same write.
+    With `live`, the object as it was read, it is not read again. With `entries`, its managedFields become these in the
+    same write.
 
     The mark is `released-from`, which the last write of an adoption removes: whatever happens in between, the object is
     taken back, and it is not deleted before it is ours.
@@ -156,7 +163,7 @@ def mark_to_take_back(
     if entries is not None:
         patch["managedFields"] = list(entries)
     if record.controller_uid:
-        references = mappings(client.get(path, metadata=True).value, "metadata", "ownerReferences")
+        references = mappings(live or client.get(path, metadata=True).value, "metadata", "ownerReferences")
         patch["ownerReferences"] = [each for each in references if not each.get("controller")] or None
     manager = names.field_manager(owner)
     reply = client.merge_patch(path, {"metadata": patch}, manager=manager, metadata=True)

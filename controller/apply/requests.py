@@ -11,6 +11,10 @@ Read are objects without our label, and entries whose hash this process never sa
 objects of a kind in a namespace, else one GET each, metadata only. A failed request is the result of its objects.
 Objects are read as the account that applies them, so that no user learns about objects that the account may not read;
 objects with our label are listed as the controller, which watches them.
+
+A write that is not answered may be waiting for an admission webhook. The API server names one that hangs once the time
+of that is over, 10 s by default. Where writes have less time, as with a small `--renew-deadline`, they end before it
+does: so the webhooks that may be called are read, and named.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextvars import Context, copy_context
 from dataclasses import replace
@@ -44,6 +48,7 @@ from rukpak.controller.kube.client import ApiError, Client, User
 from rukpak.controller.kube.resources import Resource
 from rukpak.controller.observe.records import ObjectKey, Record, entries_of, project
 from rukpak.controller.processes.supervision import Kind, Supervisor
+from rukpak.controller.untrusted import mappings, text, texts
 
 Reply = TypeVar("Reply")
 REFUSED_FACTOR = 0.5
@@ -420,3 +425,53 @@ def _is_same(
     except ApiError as error:
         return error.status != HTTPStatus.NOT_FOUND and error
     return equal_by_value(body, live)
+
+
+WEBHOOK_CONFIGURATIONS = (
+    "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
+    "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+)
+WEBHOOK_SECONDS = 10.0
+"""Between two reads, however many writes are not answered."""
+_WRITES = frozenset({"CREATE", "UPDATE", "*"})
+
+
+class Webhooks:
+    """The webhooks of the cluster, read when they are asked for. Thread-safe.
+
+    Args:
+        client: acts as the controller.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, client: Client, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client, self._clock = client, clock
+        self._found: list[Mapping[str, Any]] = []
+        self._read_at = -WEBHOOK_SECONDS
+        self._lock = threading.Lock()
+
+    def called_for(self, resource: Resource) -> list[str]:
+        """Return the names of the webhooks that may be called for a write; none if that cannot be read."""
+        with self._lock:
+            if self._clock() - self._read_at >= WEBHOOK_SECONDS:
+                self._found = list(self._read())
+                self._read_at = self._clock()
+        return sorted({text(each, "name") for each in self._found if _is_called(each, resource)})
+
+    def _read(self) -> Iterator[Mapping[str, Any]]:
+        try:
+            for path in WEBHOOK_CONFIGURATIONS:
+                for configuration in self._client.list(path):
+                    yield from mappings(configuration, "webhooks")
+        except ApiError:
+            return
+
+
+def _is_called(webhook: Mapping[str, Any], resource: Resource) -> bool:
+    # Selectors and conditions are not evaluated.
+    return any(
+        not {resource.group, "*"}.isdisjoint(texts(rule, "apiGroups"))
+        and not {resource.plural, "*", "*/*"}.isdisjoint(texts(rule, "resources"))
+        and not _WRITES.isdisjoint(texts(rule, "operations"))
+        for rule in mappings(webhook, "rules")
+    )

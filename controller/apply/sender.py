@@ -43,10 +43,9 @@ from rukpak.controller.apply.plan import (
 )
 from rukpak.controller.apply.removal import delete, is_shared, mark_to_take_back, withdraw
 from rukpak.controller.apply.replies import SHOWN, ApplyFailure, Contest, Recovery, classify, conceal_quotes
-from rukpak.controller.apply.requests import ObjectReader
+from rukpak.controller.apply.requests import ObjectReader, Webhooks
 from rukpak.controller.apply.rights import MissingRightsError, for_apply
 from rukpak.controller.apply.trees import differing, inside, outside, refused_part, united_trees
-from rukpak.controller.apply.webhooks import Webhooks
 from rukpak.controller.kube.client import ApiError, Client, Response
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import UNREACHABLE
@@ -266,7 +265,7 @@ def _begin_taking_back(request: ApplyRequest, record: Record, probe: Probe) -> t
     if live and record.passed_on:
         taken = managed_fields.find_taken(live, request.body(), probe)
         entries = leftovers.adopted_entries(live, taken, request.manager, request.resource.api_version)
-    metadata = mark_to_take_back(request.client, request.resource, record, owner.name, entries)
+    metadata = mark_to_take_back(request.client, request.resource, record, owner.name, live=live, entries=entries)
     if not live:
         return metadata["resourceVersion"], None
     adopted = Adopted(live={**live, "metadata": metadata}, is_converted=leftovers.is_converted(live))

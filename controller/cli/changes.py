@@ -47,13 +47,13 @@ from rukpak.controller.views.access import (
     Choice,
     Deployments,
     Manifest,
+    decide,
     find_kept,
     find_previous,
     kept_revisions,
     make_request,
     open_store,
     pin,
-    send,
 )
 from rukpak.controller.views.objects import describe_place
 from rukpak.controller.views.texts import Cell, Color, Painted, age, dump_as, is_colored, to_table
@@ -153,7 +153,7 @@ def _decide(verb: str, options: argparse.Namespace, done: str, awaits: Awaits) -
     choice = _choose(deployments, options)
     tell_all(_describe_choice(verb, choice))
     confirm(options, f"nothing was {done}")
-    value = send(verb, deployments, choice, lambda: _choose(deployments, options))
+    value = decide(verb, deployments, choice, lambda: _choose(deployments, options))
     values, failures = wait_if_asked(options, deployments, awaits, [value])
     return conclude(verb, options, values, failures, done=f"revision {short(choice.digest)} {done}")
 

@@ -22,8 +22,7 @@ from typing import Any, TypeAlias
 import yaml
 
 from rukpak.api.plugins import Capabilities, Limits
-from rukpak.controller.apply.crd_changes import PRESERVE
-from rukpak.controller.apply.crd_upgrade import EMBEDDED, admit, validate
+from rukpak.controller.apply.crd_upgrade import TYPE_META, Admission, admit, validate
 from rukpak.controller.building.revision import Revision
 from rukpak.controller.cli.command import FAILED, tell
 from rukpak.controller.cli.content import check_stdin, is_local, is_named, unpack
@@ -52,10 +51,9 @@ _OBJECT_META = {
         "finalizers": {"type": "array", "items": _TEXT},
     },
 }
-_TYPE_META: Mapping[str, Mapping[str, Any]] = {
-    "apiVersion": _TEXT,
-    "kind": _TEXT,
-    "metadata": _OBJECT_META,
+_BELOW = "object"
+_OF_TYPE_META: Mapping[str, Any] = {
+    "properties": {_BELOW: {"properties": {"apiVersion": _TEXT, "kind": _TEXT, "metadata": _OBJECT_META}}}
 }
 """What every custom object has, although its schema does not say so."""
 _ELSEWHERE = (
@@ -156,33 +154,31 @@ def find_problems(item: Mapping[str, Any], schema: Mapping[str, Any]) -> list[Pr
 
     Rendering has dropped null where the schema does not allow it.
     """
+    admission = Admission()
     try:
-        violations = validate(admit(item, schema), schema)
-        return sorted({*_find_dropped(item, schema), *((each.field, each.reason) for each in violations)})
+        violations = validate(admit(item, schema, admission=admission), schema)
+        problems = {(each.field, each.reason) for each in violations}
+        for field, resource in admission.resources:
+            problems.update(_find_in_type_meta(field, resource))
     except (RecursionError, TooManyStepsError):
         return [("", "has too many values or levels to be checked")]
+    return sorted(problems | set(_explain_dropped(admission)))
 
 
-def _find_dropped(value: Any, schema: Mapping[str, Any], path: str = "") -> Iterator[Problem]:
-    """Yield what `admit` drops and `validate` does not look at: unknown fields, and what is wrong in metadata."""
-    if isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _find_dropped(item, mapping(schema, "items"), path_below(path, f"[{index}]"))
-    if not isinstance(value, dict):
-        return
-    properties, others = mapping(schema, "properties"), schema.get("additionalProperties")
-    type_meta = _TYPE_META if not path or schema.get(EMBEDDED) is True else {}
-    for name, item in value.items():
-        field = path_below(path, f".{name}" if path else name)
-        if name in type_meta:
-            for violation in validate({"value": item}, {"properties": {"value": type_meta[name]}}):
-                yield f"{field}{violation.field.removeprefix('value')}", violation.reason
-            yield from _find_dropped(item, type_meta[name], field)
-        elif name in properties or isinstance(others, dict):
-            yield from _find_dropped(item, mapping(properties.get(name, others)), field)
-        elif (properties or type_meta) and not (others or schema.get(PRESERVE)):
-            # Where no field is known, the API server drops all and says nothing.
-            yield field, f"unknown field{suggest(name, (*type_meta, *properties))}"
+def _find_in_type_meta(field: str, resource: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield what is wrong in the fields that every object has, which schemas do not describe."""
+    about = {name: resource[name] for name in TYPE_META if name in resource}
+    admission = Admission()
+    # As a field of another object: these fields are admitted as they are where a resource has them.
+    admit({_BELOW: about}, _OF_TYPE_META, admission=admission)
+    violations = validate({_BELOW: about}, _OF_TYPE_META)
+    for found, problem in (*((each.field, each.reason) for each in violations), *_explain_dropped(admission)):
+        yield path_below(field, found.removeprefix(_BELOW if field else f"{_BELOW}.")), problem
+
+
+def _explain_dropped(admission: Admission) -> Iterator[Problem]:
+    for field, name, known in admission.unknown:
+        yield field, f"unknown field{suggest(name, known)}"
 
 
 # files and lines

@@ -10,9 +10,8 @@ import threading
 
 from rukpak.controller.content.store import StoreInUseError
 from rukpak.controller.kube.errors import ConfigurationError
-from rukpak.controller.manager import log
 from rukpak.controller.manager.assemble import assemble
-from rukpak.controller.manager.process import return_freed_memory
+from rukpak.controller.manager.process import return_freed_memory, set_up_log
 from rukpak.controller.manager.serving import ListenError
 from rukpak.controller.settings import Settings
 from rukpak.controller.views import FailedError, MisuseError
@@ -27,7 +26,7 @@ def main(options: argparse.Namespace) -> int:
     settings = Settings(**vars(options))
     if problem := settings.problem():
         raise MisuseError(problem)
-    log.set_up(settings.log_format, settings.log_level)
+    set_up_log(settings.log_format, settings.log_level)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())

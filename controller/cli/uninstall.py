@@ -28,8 +28,8 @@ from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.lease import LEASES
 from rukpak.controller.kube.resources import NAMESPACES, GroupVersionKind, read_kinds
 from rukpak.controller.kube.shard import is_shard_name, shard_of
-from rukpak.controller.manager import log
 from rukpak.controller.manager.assemble import assemble
+from rukpak.controller.manager.process import set_up_log
 from rukpak.controller.observe.records import ObjectKey, Record, project
 from rukpak.controller.settings import Settings
 from rukpak.controller.views import FailedError
@@ -233,7 +233,7 @@ def _request_deletion(deployments: Deployments, value: Manifest, *, keep: bool) 
 
 @contextmanager
 def _controller(options: argparse.Namespace, shard: str) -> Iterator[None]:
-    log.set_up("text", "error")
+    set_up_log("text", "error")
     stop = threading.Event()
     with tempfile.TemporaryDirectory(prefix="rukpak-") as folder:
         settings = Settings(

@@ -12,8 +12,8 @@ from typing import Any, cast
 from rukpak.api.proxies import IN_CLUSTER
 from rukpak.controller.cli.command import FAILED
 from rukpak.controller.cli.parser import FLAGS, OneOf, Parser, object_name
-from rukpak.controller.options import add_options
 from rukpak.controller.settings import GROUPS as OPTION_GROUPS
+from rukpak.controller.settings import add_options
 
 Run = Callable[[argparse.Namespace], int]
 """Runs a verb with its options and returns the exit status."""

@@ -23,6 +23,7 @@ from rukpak.controller.apply.removal import Remover
 from rukpak.controller.building.builder import Builder
 from rukpak.controller.building.entry_points import find_installed
 from rukpak.controller.building.request import BuildSettings
+from rukpak.controller.certificates import Certificate
 from rukpak.controller.content.limits import DiskShares
 from rukpak.controller.content.store import ContentStore, StoreInUseError
 from rukpak.controller.kube.client import Client, Fence, connect
@@ -30,14 +31,11 @@ from rukpak.controller.kube.configuration import is_in_pod
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.events import EventRecorder
 from rukpak.controller.kube.lease import Election
-from rukpak.controller.manager.certificate import Certificate
-from rukpak.controller.manager.manager import Manager
+from rukpak.controller.manager.manager import Activity, Manager, Probes, ServerProbe
 from rukpak.controller.manager.metrics import CONTENT_TYPE, Metrics, ProcessState
-from rukpak.controller.manager.probes import Activity, Probes, ServerProbe
 from rukpak.controller.manager.process import exit_after_deaths, exit_after_loss, make_identity
 from rukpak.controller.manager.queue import WorkQueue
-from rukpak.controller.manager.reviews import Reviewer
-from rukpak.controller.manager.serving import METRICS, PROBES, Address, ListenError, Protection, Reply, Server
+from rukpak.controller.manager.serving import METRICS, PROBES, Address, ListenError, Protection, Reply, Reviewer, Server
 from rukpak.controller.manager.workers import Dispatcher, Workers
 from rukpak.controller.observe.explanations import Explainer
 from rukpak.controller.observe.following import ObjectFollower, Topic

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
 from rukpak.api.v1alpha2 import verification as signed
-from rukpak.api.v1alpha2.references import SecretReference
+from rukpak.api.v1alpha2.fields import SecretReference
 from rukpak.api.v1alpha2.types import BundleDeployment, Source
 from rukpak.api.v1alpha2.verification import Demanded, Verification
 from rukpak.controller.content.limits import quote

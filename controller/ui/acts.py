@@ -19,7 +19,7 @@ from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.ui.model import seal
 from rukpak.controller.untrusted import field, text
 from rukpak.controller.views import FailedError
-from rukpak.controller.views.access import PAUSE, RESUME, Choice, Deployments, find_kept, make_request, pin, send
+from rukpak.controller.views.access import PAUSE, RESUME, Choice, Deployments, decide, find_kept, make_request, pin
 
 RIGHT_SECONDS = 30.0
 """How long an answer about rights is kept."""
@@ -53,7 +53,7 @@ def _decide(verb: str) -> _Act:
         pending = deployment.status.pending
         if pending is None or text(given, "revision") != pending.revision or text(given, "shown") != seal(deployment):
             raise FailedError("what waits for approval has changed meanwhile; look at it again")
-        send(verb, deployments, Choice(deployment, pending.revision), lambda: _choose(deployments, name))
+        decide(verb, deployments, Choice(deployment, pending.revision), lambda: _choose(deployments, name))
 
     return _send
 

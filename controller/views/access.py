@@ -317,7 +317,7 @@ class Choice:
         return pending if pending and pending.revision == self.digest else None
 
 
-def send(verb: str, deployments: Deployments, choice: Choice, choose: Callable[[], Choice]) -> Manifest:
+def decide(verb: str, deployments: Deployments, choice: Choice, choose: Callable[[], Choice]) -> Manifest:
     """Write the decision, unless what was shown has changed since; a new status alone changes nothing.
 
     Args:

@@ -17,6 +17,7 @@ from hack.control_plane.builds import BUILDS
 from hack.control_plane.images import TINY
 from hack.demonstration.shell import CommandError, Shell
 from rukpak.controller.playground.binaries import Binaries
+from rukpak.controller.playground.cluster import Registry
 from rukpak.controller.playground.processes import (
     OWNER,
     Process,
@@ -26,7 +27,6 @@ from rukpak.controller.playground.processes import (
     write_note,
 )
 from rukpak.controller.playground.programs import CONTROL_PLANE, NODE
-from rukpak.controller.playground.registry import Registry
 from rukpak.controller.playground.settings import Settings
 from rukpak.controller.processes.programs import Mechanisms
 from tests.support.private_sources import PrivateSources, serve_private_sources

@@ -19,7 +19,7 @@ from typing import Any
 from hack.packaging.manifests import Manifest, render, write, write_documents
 from rukpak.api import names
 from rukpak.api.proxies import IN_CLUSTER, VARIABLES
-from rukpak.controller.options import describe_options
+from rukpak.controller.settings import describe_options
 
 NAMESPACE = "rukpak-system"
 RESTRICTED = ".Values.restricted"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rukpak.controller.content import zstd
-from rukpak.controller.playground.registry import Registry
+from rukpak.controller.playground.cluster import Registry
 
 Compression = Literal["gzip", "zstd", "none"]
 Files = Mapping[str, bytes]

@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rukpak.controller.options import OptionText, describe_options
-from rukpak.controller.settings import Settings
+from rukpak.controller.settings import OptionText, Settings, describe_options
 from tests.support.controller import parse_options
 
 

@@ -377,6 +377,15 @@ def test_an_object_that_another_controls_is_marked_as_ours_in_the_same_write(rel
     assert released_cluster.requests == [f"GET {PATH}", f"MERGE {PATH}"]
 
 
+def test_an_object_that_another_controls_is_not_read_again(released_cluster: FakeCluster) -> None:
+    record = judged(released_cluster, CONTROLLER, OTHER)
+    live = released_cluster.client.get(PATH).value
+    released_cluster.taken()
+    mark_to_take_back(released_cluster.client, CONFIG_MAPS, record, "foo", live=live)
+    assert metadata(released_cluster)["ownerReferences"] == [OTHER]
+    assert released_cluster.requests == [f"MERGE {PATH}"]
+
+
 def test_an_object_that_nobody_controls_is_marked_without_being_read(released_cluster: FakeCluster) -> None:
     record = judged(released_cluster, OTHER)
     released_cluster.taken()

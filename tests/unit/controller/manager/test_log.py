@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rukpak.controller.bugs import reconcile_id
-from rukpak.controller.manager.log import JsonFormatter, TextFormatter, set_up
+from rukpak.controller.manager.process import JsonFormatter, TextFormatter, set_up_log
 
 
 def record(message: str = "applied", **extra: Any) -> logging.LogRecord:
@@ -89,7 +89,7 @@ def restored() -> Iterator[None]:
 
 @pytest.mark.usefixtures("restored")
 def test_everything_goes_to_stderr_in_one_format(capsys: pytest.CaptureFixture[str]) -> None:
-    set_up("json", "info")
+    set_up_log("json", "info")
     logging.getLogger("rukpak.controller.x").info("applied", extra={"BundleDeployment": "shop"})
     with warnings.catch_warnings():
         warnings.simplefilter("always")
@@ -102,10 +102,10 @@ def test_everything_goes_to_stderr_in_one_format(capsys: pytest.CaptureFixture[s
 
 @pytest.mark.usefixtures("restored")
 def test_the_level_counts_and_libraries_that_show_urls_are_kept_quiet(capsys: pytest.CaptureFixture[str]) -> None:
-    set_up("text", "debug")
+    set_up_log("text", "debug")
     logging.getLogger("rukpak.controller.x").debug("step")
     logging.getLogger("urllib3.connectionpool").debug("https://user:password@example.com")
-    set_up("text", "warning")
+    set_up_log("text", "warning")
     logging.getLogger("rukpak.controller.x").info("not shown")
     err = capsys.readouterr().err
     assert [line.split()[2] for line in err.splitlines()] == ["step"]
@@ -117,6 +117,6 @@ def test_by_default_a_terminal_gets_text_and_everything_else_json(
     is_terminal: bool, start: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
-    set_up("auto", "info")
+    set_up_log("auto", "info")
     logging.getLogger("rukpak.controller.x").info("done")
     assert capsys.readouterr().err.endswith(start)

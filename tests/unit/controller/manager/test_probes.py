@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from rukpak.controller.kube.errors import ApiError
-from rukpak.controller.manager.probes import SILENT_SECONDS, STUCK_SECONDS, Activity, Probes, ServerProbe
+from rukpak.controller.manager.manager import SILENT_SECONDS, STUCK_SECONDS, Activity, Probes, ServerProbe
 
 GONE = ApiError(0, "Unreachable", "it did not answer")
 

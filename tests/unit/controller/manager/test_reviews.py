@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from rukpak.controller.kube.client import Client
-from rukpak.controller.manager.reviews import (
+from rukpak.controller.manager.serving import (
     ACCESS_REVIEWS,
-    CONCURRENT,
+    CONCURRENT_REVIEWS,
     IN_TOTAL,
-    KEPT,
+    KEPT_VERDICTS,
     PER_PEER,
     TOKEN_REVIEWS,
     Reviewer,
@@ -163,18 +163,20 @@ def test_slow_answers_for_strangers_hold_up_a_few_threads_at_most(monkeypatch: p
         return type("Response", (), {"value": {"status": {"authenticated": True, "allowed": True}}})
 
     monkeypatch.setattr(Client, "request", answer)
-    with FakeApi() as api, ThreadPoolExecutor(CONCURRENT + 1) as pool:
+    with FakeApi() as api, ThreadPoolExecutor(CONCURRENT_REVIEWS + 1) as pool:
         reviewer = Reviewer(api.client())
-        slow = [pool.submit(reviewer.review, f"slow-{number}", "/metrics", PEER) for number in range(CONCURRENT)]
+        slow = [
+            pool.submit(reviewer.review, f"slow-{number}", "/metrics", PEER) for number in range(CONCURRENT_REVIEWS)
+        ]
         wait_for(lambda: not reviewer._slots[False]._value, 60, "all places are taken")
         assert reviewer.review("another", "/metrics", "10.0.0.2") is HTTPStatus.TOO_MANY_REQUESTS
         go_on.set()
-        assert [each.result() for each in slow] == [HTTPStatus.OK] * CONCURRENT
+        assert [each.result() for each in slow] == [HTTPStatus.OK] * CONCURRENT_REVIEWS
 
 
 def test_what_is_kept_is_bounded(world: World) -> None:
-    for number in range(KEPT + 10):
+    for number in range(KEPT_VERDICTS + 10):
         world.clock.now += 1
         world.reviewer.review(str(number), "/metrics", f"10.0.{number % 4}.{number // 4}")
     kept = (world.reviewer._refused, world.reviewer._per_peer._left)
-    assert [len(each) for each in kept] == [KEPT, KEPT]
+    assert [len(each) for each in kept] == [KEPT_VERDICTS, KEPT_VERDICTS]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 import trustme
 
-from rukpak.controller.manager.certificate import Certificate
+from rukpak.controller.certificates import Certificate
 from rukpak.controller.manager.serving import (
     METRICS,
     PROBES,

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 import trustme
 
+from rukpak.controller.certificates import Certificate
 from rukpak.controller.manager import serving as connection_module
 from rukpak.controller.manager import serving as module
-from rukpak.controller.manager.certificate import Certificate
 from rukpak.controller.manager.serving import (
     HEAD_BYTES,
     METRICS,
