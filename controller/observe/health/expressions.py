@@ -32,7 +32,7 @@ SECONDS = 0.25
 OUT_OF_MEMORY = 3
 """Status of a child that had no memory left; where the runtime noticed that, it has ended by SIGABRT."""
 NOT_KNOWN = "it cannot be evaluated"
-MISSING = "expressions need the Python package cel-expr-python; install rukpak[expressions]"
+MISSING = 'expressions need the Python package cel-expr-python; run pip install ".[expressions]" in a clone of RukPak'
 _PLACE = re.compile(r"ERROR: <input>:(-?\d+):(-?\d+): ([^\n]*)")
 _MISSING = re.compile(r'(?:Key not found in map : "?|No value with name ")([^"]*)')
 _TYPES = re.compile(r"No matching overloads found : (.*)")
