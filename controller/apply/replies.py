@@ -20,22 +20,14 @@ from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.apply.order import is_custom
 from rukpak.controller.apply.ownership import DATA_KINDS
 from rukpak.controller.apply.rights import RbacRight, describe_rights, parse_denial, parse_escalation
-from rukpak.controller.kube.errors import ApiError, Cause
+from rukpak.controller.content.limits import shorten
+from rukpak.controller.kube.errors import STATUS_CHARACTERS, ApiError, Cause, find_denial
 from rukpak.controller.observe.records import ObjectKey
 
-MESSAGE_CHARACTERS = 1000
 MATCHED_CHARACTERS = 8 << 10
 """Characters of a message that are searched: some patterns take time in proportion to its square."""
 DATABASE_FULL_SECONDS = 60.0
 """A full etcd is read-only until a person makes room: retrying sooner is useless."""
-_WEBHOOK_DENIAL = re.compile(
-    r'admission webhook "([^"]*)" denied the request(?:: (.*)| without explanation)', re.DOTALL
-)
-_POLICY_DENIAL = re.compile(
-    r"(?:\S+ \"[^\"]*\" is forbidden: )?"
-    r"(?:ValidatingAdmissionPolicy|MutatingAdmissionPolicy|policy) '([^']*)' with binding '[^']*' denied request: (.*)",
-    re.DOTALL,
-)
 _NOT_TYPED = re.compile(r"failed to create typed patch object \(.*?Kind=\w+\): (.*)", re.DOTALL)
 _NOT_CONVERTED = re.compile(r"failed to convert new object \(.*?Kind=\w+\) to proper version: (.*)", re.DOTALL)
 _OLD_ENTRY = re.compile(r"request to convert CR (?:to|from) an invalid group/version")
@@ -185,6 +177,7 @@ class _Reply:
     key: ObjectKey
     install_namespace: str
     conceals: bool = False
+    characters: int = STATUS_CHARACTERS
 
     @property
     def message(self) -> str:
@@ -198,7 +191,7 @@ class _Reply:
 
     def to_failure(self, reason: Reason, text: str, *, recovery: Recovery = Recovery.NONE) -> ApplyFailure:
         """Return a failure of the object."""
-        problem = _shorten(text, MESSAGE_CHARACTERS - len(f"{self.key}: "))
+        problem = shorten(text, self.characters - len(f"{self.key}: "))
         after = self.error.retry_after
         return ApplyFailure(reason=reason, key=self.key, problem=problem, retry_after=after, recovery=recovery)
 
@@ -212,7 +205,14 @@ def conceal_paths_of(key: ObjectKey) -> Conceal:
     return conceal_all if is_custom(key) else conceal_keys
 
 
-def classify(error: ApiError, key: ObjectKey, *, install_namespace: str, conceals: bool = False) -> ApplyFailure:
+def classify(
+    error: ApiError,
+    key: ObjectKey,
+    *,
+    install_namespace: str,
+    conceals: bool = False,
+    characters: int = STATUS_CHARACTERS,
+) -> ApplyFailure:
     """Return what a failure reply to a write means for its object.
 
     Args:
@@ -220,21 +220,20 @@ def classify(error: ApiError, key: ObjectKey, *, install_namespace: str, conceal
         key: of the object.
         install_namespace: of the BundleDeployment, which can be created if it is missing.
         conceals: whether no text of the object may be shown, since values of Secrets were rendered.
+        characters: of the message at most; what is cut is its middle, never the remedy.
     """
-    reply = _Reply(error=error, key=key, install_namespace=install_namespace, conceals=conceals)
+    reply = _Reply(error=error, key=key, install_namespace=install_namespace, conceals=conceals, characters=characters)
     return _denied(reply) or _BY_STATUS.get(error.status, _other)(reply)
 
 
 def _denied(reply: _Reply) -> ApplyFailure | None:
     # Its author is responsible for the text, but one about a Secret is not shown.
-    webhook = _WEBHOOK_DENIAL.match(reply.message)
-    policy = None if webhook else _POLICY_DENIAL.match(reply.message)
-    match = webhook or policy
-    if match is None:
+    denial = find_denial(reply.error.message)
+    if denial is None:
         return None
-    who = f'{"admission webhook" if webhook else "admission policy"} "{match[1]}"'
+    who, text_of_policy = denial
     is_silent = reply.conceals or (reply.key.group, reply.key.kind) == ("", "Secret")
-    said = "" if is_silent else to_clause(match[2] or "")
+    said = "" if is_silent else to_clause(text_of_policy)
     text = f"{who} denied the request: {said}" if said else f"{who} denied the request"
     return replace(reply.to_failure(Reason.REFUSED, text), contest=Contest.VALUE)
 
@@ -421,10 +420,6 @@ _BY_STATUS: dict[int, Callable[[_Reply], ApplyFailure]] = {
 
 def _name(error: ApiError) -> str:
     return f"{error.status} {error.reason}".rstrip()
-
-
-def _shorten(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def text_of(cause: Cause, conceal: Conceal | None = None) -> str:

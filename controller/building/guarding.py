@@ -77,6 +77,13 @@ _OBJECT_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
 _REMEDY = "see the log of the controller, then upgrade the package or report it to its authors"
 
 
+_MISSING_REMEDY = (
+    "install it, and restart the controller: it may not find what was installed while it runs, as by pip --editable"
+)
+# A text of a plug-in that is shown: nothing but the name of a module.
+_MODULE = re.compile(r"[A-Za-z_]\w{0,63}(\.[A-Za-z_]\w{0,63}){0,7}", re.ASCII)
+
+
 class PluginError(BundleError):
     """A failure of a plug-in (PluginFailed): `plugin` is its key in the metrics, `cause` is without its name."""
 
@@ -213,7 +220,11 @@ class Calls:
             "plug-in failed",
             extra={"plugin": self._plugin[1], "package": self._package, "error": kind, "frames": shown},
         )
-        at = f" at {'/'.join(Path(frames[-1].filename).parts[-2:])}:{frames[-1].lineno}" if frames else ""
+        if missing := _missing_module(error):
+            return self.fail(place, f'failed: {method} raised {kind} for the module "{missing}"', _MISSING_REMEDY)
+        # The import system is not where anything is wrong.
+        own = [frame for frame in frames if not frame.filename.startswith("<frozen ")] or frames
+        at = f" at {'/'.join(Path(own[-1].filename).parts[-2:])}:{own[-1].lineno}" if own else ""
         return self.fail(place, f"failed: {method} raised {kind}{at}")
 
     def _checked(self, error: BundleError, place: str, method: str) -> BundleError:
@@ -226,6 +237,12 @@ class Calls:
         # What the message says about it is up to the plug-in.
         checked.place = error.place if str(getattr(error, "place", "")).startswith(place) else place
         return checked
+
+
+def _missing_module(error: BaseException) -> str:
+    """Return the name of the module that cannot be imported; empty for other errors."""
+    name = error.name if isinstance(error, ModuleNotFoundError) else None
+    return name if isinstance(name, str) and _MODULE.fullmatch(name) else ""
 
 
 class _Outcome:

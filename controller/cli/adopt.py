@@ -453,7 +453,7 @@ class ToolAdoption(Adoption):
                     return write(finding)
                 except ApiError as error:
                     if error.status == HTTPStatus.FORBIDDEN:
-                        return Tidied(key=finding.key, problem=str(error))
+                        return Tidied(key=finding.key, problem=error.tell_user())
                     if error.status != HTTPStatus.CONFLICT:
                         raise
             return Tidied(key=finding.key, problem="is changed all the time")

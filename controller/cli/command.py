@@ -59,8 +59,12 @@ def _impersonated(name: str | None, groups: list[str] | None) -> User | None:
 
 def explain(error: Exception) -> str:
     """Return the message of an ApiError or ConfigurationError; with a remedy if the server did not answer."""
-    is_silent = getattr(error, "reason", "") == "Unreachable"
-    return f"{getattr(error, 'message', '')}; check the kubeconfig and the network" if is_silent else str(error)
+    from rukpak.controller.kube.errors import UNREACHABLE, ApiError  # noqa: PLC0415 - slow to import, not for --help
+
+    if not isinstance(error, ApiError):
+        return str(error)
+    is_silent = error.reason == UNREACHABLE
+    return f"{error.message}; check the kubeconfig and the network" if is_silent else error.tell_user()
 
 
 def read_file(name: str) -> bytes:

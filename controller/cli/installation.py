@@ -271,7 +271,7 @@ def check_cluster(client: Client, namespace: str) -> Iterator[tuple[str, Finding
         try:
             found = list(look(client, namespace))
         except ApiError as error:  # a question that the user may not ask is no failure
-            found = [Finding(Level.UNKNOWN, f"cannot be checked: {error}")]
+            found = [Finding(Level.UNKNOWN, f"cannot be checked: {error.tell_user()}")]
         yield from ((subject, each) for each in found)
 
 

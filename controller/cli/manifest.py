@@ -79,7 +79,7 @@ def _unknown(schema: Mapping[str, Any], value: Any, path: str) -> Iterator[str]:
     for key, member in value.items():
         if key in properties:
             yield from _unknown(properties[key], member, f"{path}.{key}")
-        else:
+        elif not schema.get("x-kubernetes-preserve-unknown-fields"):
             yield f'{path}.{key}: unknown field; see "kubectl explain bd.spec"'
 
 

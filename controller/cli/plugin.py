@@ -46,6 +46,8 @@ def name_things(name: str, kind: str) -> Mapping[str, str]:
         "module": f"rukpak_{word.replace('-', '_')}",
         "plugin": "".join(part.capitalize() for part in [*word.split("-"), kind]),
         "release": version("rukpak"),
+        # Sources of kind http are archives or manifests.
+        "pack": "tar -czf content.tar.gz *.properties && " if kind == "format" else "",
     }
 
 

@@ -71,7 +71,7 @@ def _delete(client: Client, strays: Collection[_Stray]) -> int:
             delete(client, each.resource, each.record)
         except ApiError as error:
             failures += 1
-            tell(f"{each.record.key}: not deleted: {error}")
+            tell(f"{each.record.key}: not deleted: {error.tell_user()}")
         else:
             print(f"{each.record.key} deleted", flush=True)
     return failures
@@ -168,5 +168,5 @@ def _judge(client: Client, record: Record, resource: Resource) -> _Stray:
         try:
             client.delete(path, uid=record.uid, dry_run=True)
         except ApiError as error:
-            hindrance = "" if error.status == HTTPStatus.NOT_FOUND else str(error)
+            hindrance = "" if error.status == HTTPStatus.NOT_FOUND else error.tell_user()
     return _Stray(record=record, resource=resource, hindrance=hindrance)

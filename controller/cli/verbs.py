@@ -545,17 +545,19 @@ BUNDLES = {
         summary="check who has signed the sources of a BundleDeployment",
         description="Check the signatures that the sources of a BundleDeployment must have, as the controller does, "
         "and print who has signed what. The keys are read from the Secrets that verify names, with your permissions. "
-        "What status records is checked, if the file has one, otherwise what the sources lead to now. Exits with 1 if "
+        "What status records is checked, if there is one, otherwise what the sources lead to now. Exits with 1 if "
         "a source lacks a signature, or nothing demands one of content that can be signed, unlike a ConfigMap.",
-        usage="-f FILE [flags]",
+        usage="NAME|-f FILE [flags]",
         examples={
+            "verify shop": "a BundleDeployment on the cluster",
             "verify -f shop.yaml": "a BundleDeployment in a file",
             "verify -f shop.yaml -o json": "print who has signed as JSON",
             "verify -f shop.yaml --require-verified 'ghcr.io/acme/*=acme.pub'": "what the controller with this option "
             "says",
         },
         flags=(
-            _flag("-f, --file FILE", "BundleDeployment; -: stdin"),
+            _argument("name", "NAME", "name of a BundleDeployment", nargs="?", type=object_name),
+            _flag("-f, --file FILE", "BundleDeployment in place of NAME; -: stdin"),
             _flag("--use-secrets", "use the Secrets that sources name without asking", default=False),
             _output("json", "yaml"),
             *_cluster("namespace"),

@@ -18,11 +18,12 @@ from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.types import BundleDeployment, SourcePin
 from rukpak.controller.building.request import check, find_unchecked
 from rukpak.controller.cli import manifest
-from rukpak.controller.cli.command import FAILED, read_file
+from rukpak.controller.cli.command import FAILED, connect, read_file
 from rukpak.controller.cli.content import Draft
 from rukpak.controller.cli.render import ask_for_consent, make_builder, make_context, network_of, new_store
 from rukpak.controller.sources.demands import SignaturePolicy, can_be_signed, parse_demands
 from rukpak.controller.views import MisuseError
+from rukpak.controller.views.access import Deployments
 from rukpak.controller.views.objects import describe_signer
 from rukpak.controller.views.texts import dump_as
 
@@ -47,18 +48,26 @@ class Finding:
 def main(options: argparse.Namespace) -> int:
     """Print who has signed each source; return the exit status: 1 if one is not signed as it must be.
 
-    Raises: MisuseError, NoConsentError; BundleError for a BundleDeployment that is not valid; ConfigurationError.
+    Raises: MisuseError, NoConsentError; BundleError for a BundleDeployment that is not valid; FailedError without the
+    one that is named; ApiError, ConfigurationError.
     """
-    if not options.file:
-        raise MisuseError("specify -f FILE")
+    if bool(options.name) == bool(options.file):
+        raise MisuseError("specify NAME or -f FILE")
     policy = _policy_of(options)
-    value = manifest.find(read_file(options.file), options.file)
-    deployment = manifest.read(value, options.file)
+    draft, deployment = _read(options)
     check(deployment.spec)
-    ask_for_consent(options, deployment, options.file)
-    findings = verify(options, Draft(value=value, origin=options.file), policy.complete(deployment))
+    ask_for_consent(options, deployment, draft.origin)
+    findings = verify(options, draft, policy.complete(deployment))
     print(_show(findings, options.output), end="")
     return FAILED if any(each.problem for each in findings) else 0
+
+
+def _read(options: argparse.Namespace) -> tuple[Draft, BundleDeployment]:
+    if options.file:
+        value = manifest.find(read_file(options.file), options.file)
+        return Draft(value=value, origin=options.file), manifest.read(value, options.file)
+    found, deployment = Deployments(connect(options)).read(options.name)
+    return Draft(value=found, origin=options.name), deployment
 
 
 def _policy_of(options: argparse.Namespace) -> SignaturePolicy:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\\]")
 _NAME_BYTES = 255  # NAME_MAX of every common file system
+_CLAUSE = re.compile(r"[.;!?] ")
+_CUT = " … "
 # C0 except tab and line feed, DEL and C1, separators, direction marks, and surrogates.
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_.-]{1,120}")
@@ -95,6 +97,27 @@ def collapse(text: str) -> str:
     if line.isprintable():
         return line
     return " ".join("".join(character if character.isprintable() else " " for character in line).split())
+
+
+def shorten(text: str, most: int) -> str:
+    """Return a text of at most `most` characters, cut between words, with its end: a remedy stands last.
+
+    What is kept of the end begins with a sentence or clause, if one begins in the last three quarters.
+    """
+    if len(text) <= most:
+        return text
+    room = most - len(_CUT)
+    # Half of it is enough for most remedies; more is kept of one that is a single long clause.
+    for share in (room // 2, room * 3 // 4):
+        window = text[-share:]
+        if found := _CLAUSE.search(window):
+            tail = window[found.end() :]
+            break
+    else:
+        tail = text[-(room // 2) - 1 :].partition(" ")[2] or text[-(room // 2) :]
+    most_of_head = room - len(tail)
+    end = text.rfind(" ", most_of_head // 2, most_of_head + 1)  # a longer word is cut
+    return f"{text[: end if end > 0 else most_of_head]}{_CUT}{tail}"
 
 
 def name_key(path: str, key: str) -> str:

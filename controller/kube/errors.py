@@ -2,6 +2,7 @@
 
 A reply to an apply may quote the object that was sent, Secrets included (a 422 contains the rejected value). So `str()`
 of an error leaves out such messages and is safe to log; `message` is for code that extracts safe parts of it (apply/).
+`tell_user` is for the one whose request it was, who also reads what a policy says about it.
 """
 
 from __future__ import annotations
@@ -17,10 +18,13 @@ import urllib3
 
 from rukpak.api.bounds import clamp, clamp_retry_after, read_retry_after
 from rukpak.controller.certificates import find_date_problem
+from rukpak.controller.content.limits import shorten
 from rukpak.controller.kube.encoding import decode
 from rukpak.controller.untrusted import mapping, mappings
 
 MESSAGE_CHARACTERS = 64 << 10
+STATUS_CHARACTERS, USER_CHARACTERS = 1000, 8 << 10
+"""Characters of a text in status and in logs, and of one for the user whose request was refused."""
 MOST_CAUSES, CAUSE_CHARACTERS = 1000, 4096
 """Causes of a Status that are read, and characters of each of their texts: webhooks write them, too."""
 
@@ -43,6 +47,14 @@ _TERMINAL_PAIRS = (
     ("failed to convert new object ", " to proper version"),
     ("ResourceExhausted ", "trying to send message larger than max"),
     ('admission webhook "', '" denied the request'),
+)
+_WEBHOOK_DENIAL = re.compile(
+    r'admission webhook "([^"]*)" denied the request(?:: (.*)| without explanation)', re.DOTALL
+)
+_POLICY_DENIAL = re.compile(
+    r"(?:\S+ \"[^\"]*\" is forbidden: )?"
+    r"(?:ValidatingAdmissionPolicy|MutatingAdmissionPolicy|policy) '([^']*)' with binding '[^']*' denied request: (.*)",
+    re.DOTALL,
 )
 # Replies that may quote the request.
 QUOTING = frozenset({400, 422, 500})
@@ -90,13 +102,23 @@ class ApiError(Exception):
 
     def __str__(self) -> str:
         """Return one line without any part of the request."""
-        reason = f" {self.reason}" if self.reason else ""
-        if self.status in QUOTING:
-            fields = ", ".join(sorted({cause.field for cause in self.causes if cause.field}))
-            return f"{self.status}{reason}" + (f": {fields[:256]}" if fields else "")
-        return f"{self.status}{reason}: {' '.join(self.message.split())[:256]}"
+        if self.status not in QUOTING:
+            return self._with_code(self.message, STATUS_CHARACTERS)
+        fields = ", ".join(sorted({cause.field for cause in self.causes if cause.field}))
+        return self._with_code(fields, STATUS_CHARACTERS)
 
     __repr__ = __str__
+
+    def tell_user(self) -> str:
+        """Return one line for the user who sent the request: with the whole text of a policy, whatever its code is."""
+        if self.status in QUOTING and find_denial(self.message) is None:
+            return str(self)
+        return self._with_code(self.message, USER_CHARACTERS)
+
+    def _with_code(self, text: str, most: int) -> str:
+        code = f"{self.status} {self.reason}".rstrip()
+        said = shorten(" ".join(text.split()), most)
+        return f"{code}: {said}" if said else code
 
     @property
     def causes(self) -> tuple[Cause, ...]:
@@ -110,6 +132,14 @@ class ApiError(Exception):
     def transient(self) -> bool:
         """Whether the same request may succeed later without a change by anyone."""
         return self.status in TRANSIENT and not _is_terminal(self.message)
+
+
+def find_denial(message: str) -> tuple[str, str] | None:
+    """Return which webhook or policy denied a request, and its text; None for any other message."""
+    for kind, pattern in (("admission webhook", _WEBHOOK_DENIAL), ("admission policy", _POLICY_DENIAL)):
+        if match := pattern.match(message):
+            return f'{kind} "{match[1]}"', match[2] or ""
+    return None
 
 
 def _is_terminal(message: str) -> bool:

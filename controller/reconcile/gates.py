@@ -21,7 +21,7 @@ from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.status import CONDITION_MESSAGE_LENGTH, PERMISSION_ITEMS, PERMISSION_LENGTH, PROBLEM_ITEMS
 from rukpak.api.v1alpha2.types import NewPermissions, Pending
 from rukpak.controller.building.revision import Revision
-from rukpak.controller.content.limits import visible
+from rukpak.controller.content.limits import shorten, visible
 from rukpak.controller.observe.following import ObjectReference, Topic
 from rukpak.controller.observe.relations import MISSING, Dependency, find_cycle
 from rukpak.controller.permissions.permissions import added, digest_of, permissions_of, summarize
@@ -153,7 +153,7 @@ def _propose(proposal: _Proposal) -> Held:
     context, digest = proposal.context, proposal.revision.digest
     account, before = context.spec.service_account_name, _proposed_before(proposal)
     preview = _preview(proposal)
-    texts = [visible(error.message)[:CONDITION_MESSAGE_LENGTH] for error in preview.problems[:PROBLEM_ITEMS]]
+    texts = [shorten(visible(error.message), CONDITION_MESSAGE_LENGTH) for error in preview.problems[:PROBLEM_ITEMS]]
     sources = proposal.wanted.sources
     pending = Pending(
         revision=digest,

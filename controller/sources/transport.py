@@ -64,7 +64,7 @@ from rukpak.controller.sources.hosts import (
 )
 from rukpak.controller.sources.pace import TIMED_OUT, Pace, check_deadline
 from rukpak.controller.sources.routes import NOT_RESOLVED, Route, describe_host, find_route, of_proxy, unreachable
-from rukpak.controller.sources.trust import CONTEXTS, ClientCertificate
+from rukpak.controller.sources.trust import CONTEXTS, ClientCertificate, name_remedy
 
 _LEAST_SECONDS = 0.001
 _CONNECTING_SECONDS = 15.0  # for all addresses of a name; each also has the timeout of the connection
@@ -86,6 +86,10 @@ _UNUSABLE = (
     urllib3.exceptions.LocationValueError,
 )
 _NOT_VERIFIED = (ssl.SSLCertVerificationError, urllib3.util.ssl_match_hostname.CertificateError)
+_OTHER_NAME = "it is for another name"
+_NAME_REMEDY = "use a name that the certificate has"
+# X509_V_ERR_HOSTNAME_MISMATCH, EMAIL_MISMATCH and IP_ADDRESS_MISMATCH of OpenSSL.
+_MISMATCHES = frozenset({62, 63, 64})
 REFUSED = "it refuses the connection"
 NO_TLS = "the TLS handshake failed"
 CUT = "the connection was closed"
@@ -354,7 +358,9 @@ class StatusError(BundleError):
         self.status = status
 
 
-def translate(error: BaseException, subject: str, host: str, proxy: str = "") -> BundleError:
+def translate(
+    error: BaseException, subject: str, host: str, proxy: str = "", *, has_authority: bool = False
+) -> BundleError:
     """Return the error for one of `LIBRARY_ERRORS`.
 
     Args:
@@ -362,6 +368,7 @@ def translate(error: BaseException, subject: str, host: str, proxy: str = "") ->
         subject: field path that starts the message.
         host: of the request.
         proxy: host and port of the one in between; '' for none.
+        has_authority: whether the certificates to trust are given.
     """
     causes, where = tuple(find_causes(error)), describe_host(host, proxy)
     if problem := find_date_problem(error):
@@ -369,8 +376,10 @@ def translate(error: BaseException, subject: str, host: str, proxy: str = "") ->
         return BundleError(Reason.TLS_VERIFICATION_FAILED, problem, place=subject)
     for cause in causes:
         if isinstance(cause, _NOT_VERIFIED):
-            why = getattr(cause, "verify_message", "") or "it is for another name"
-            problem = f"cannot verify the certificate of {where}: {why}; check certificateData"
+            why = getattr(cause, "verify_message", "") or _OTHER_NAME
+            is_other = why == _OTHER_NAME or getattr(cause, "verify_code", 0) in _MISMATCHES
+            remedy = _NAME_REMEDY if is_other else name_remedy(is_given=has_authority)
+            problem = f"cannot verify the certificate of {where}: {why}; {remedy}"
             return BundleError(Reason.TLS_VERIFICATION_FAILED, problem, place=subject)
         alert = getattr(cause, "reason", "") if isinstance(cause, ssl.SSLError) else ""
         if alert in _PLAIN_ANSWERS:
@@ -440,6 +449,7 @@ class Transport:
         self._session.headers.update({"User-Agent": "rukpak", "Accept-Encoding": "identity"})
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         self._tls = tls
+        self.has_authority = bool(tls.certificate_data)
         adapter = _Adapter(self._guard, network.proxies, self._make_context)
         for scheme in ("https://", "http://"):
             self._session.mount(scheme, adapter)
@@ -588,7 +598,9 @@ class Transport:
                 raise problem
         except LIBRARY_ERRORS as error:
             self.check(place)
-            raise _shown(translate(error, place.subject, host_of(request.url), place.proxy), place) from None
+            host, given = host_of(request.url), self.has_authority
+            failure = translate(error, place.subject, host, place.proxy, has_authority=given)
+            raise _shown(failure, place) from None
         except BundleError as error:
             self.check(place)
             raise _shown(error, place) from None
@@ -712,7 +724,9 @@ class Response:
             data = self._transport.read(self._raw, size)
         except LIBRARY_ERRORS as error:
             self._transport.check(self.place)
-            raise self.place.show(translate(error, self.place.subject, self.host, self.place.proxy)) from None
+            given = self._transport.has_authority
+            failure = translate(error, self.place.subject, self.host, self.place.proxy, has_authority=given)
+            raise self.place.show(failure) from None
         if not data:
             self._transport.check(self.place)  # a connection that was cut looks like the end of the body
         return data

@@ -191,6 +191,16 @@ def certificate_problems(parameters: Mapping[str, Any], path: str) -> list[str]:
     return [f"{path}.certificateData: not a bundle of PEM certificates; correct it"]
 
 
+def name_remedy(*, is_given: bool) -> str:
+    """Return what to do about the certificate of a server that cannot be verified.
+
+    Args:
+        is_given: whether there are certificates to trust, instead of the default ones.
+    """
+    where = "certificateData, or ca.crt in the Secret of auth"
+    return f"check {where}" if is_given else f"set {where}, to the certificate of the authority that has signed it"
+
+
 def certificates_of(parameters: Mapping[str, Any], access: Access) -> str:
     """Return the certificates to trust, in PEM; '' for the default ones.
 

@@ -19,7 +19,7 @@ from rukpak.api.v1alpha2.types import BundleDeployment, Condition, Pinned, Rollb
 from rukpak.controller.apply.order import describe_awaited
 from rukpak.controller.apply.ownership import Disposal, RemovalCause, dispose
 from rukpak.controller.content.digests import digest_of_json
-from rukpak.controller.content.limits import quote, visible
+from rukpak.controller.content.limits import quote, shorten, visible
 from rukpak.controller.status.history import rollback_after
 from rukpak.controller.status.report import Deletion, Report, list_drifted, list_some, short, what_strays_are
 
@@ -344,7 +344,7 @@ def _condition(finding: Finding, last: Condition | None, generation: int, now: d
         type=finding.type.value,
         status=finding.status,
         reason=finding.reason.value,
-        message=visible(" ".join(finding.message.split()))[:CONDITION_MESSAGE_LENGTH],
+        message=shorten(visible(" ".join(finding.message.split())), CONDITION_MESSAGE_LENGTH),
         observed_generation=generation,
         last_transition_time=now if changed or last is None else last.last_transition_time,
     )

@@ -18,7 +18,7 @@ from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.status import CONDITION_MESSAGE_LENGTH, HISTORY_LENGTH, HistoryEntry
 from rukpak.api.v1alpha2.types import BundleDeployment, Rollback, SourcePin, Spec, Status
 from rukpak.controller.content.digests import digest_of_json
-from rukpak.controller.content.limits import visible
+from rukpak.controller.content.limits import shorten, visible
 from rukpak.controller.status.report import Report, describe_pins, find_failure, seconds_to_deadline, short
 
 
@@ -101,7 +101,9 @@ def _judge(entry: HistoryEntry, report: Report, now: datetime) -> HistoryEntry:
     Once it was healthy, that remains, unless its containers do not stay (`Progress.crashes`).
     """
     if report.rollback and report.rollback.from_revision == entry.revision:
-        return entry.model_copy(update={"outcome": "RolledBack", "message": shorten(report.rollback.message)})
+        return entry.model_copy(
+            update={"outcome": "RolledBack", "message": _one_line(report.rollback.message, HISTORY_LENGTH)}
+        )
     is_applied = report.applied and report.revision == entry.revision
     if is_applied and entry.installed_at is None:
         entry = entry.model_copy(update={"installed_at": now})
@@ -113,16 +115,15 @@ def _judge(entry: HistoryEntry, report: Report, now: datetime) -> HistoryEntry:
     failure = find_failure(report, entry, 0.0, now)
     if failure is None or entry.outcome == "Failed":
         return entry
-    return entry.model_copy(update={"outcome": "Failed", "message": shorten(failure.message)})
+    return entry.model_copy(update={"outcome": "Failed", "message": _one_line(failure.message, HISTORY_LENGTH)})
 
 
 def _crashes(report: Report) -> bool:
     return report.progress is not None and report.progress.crashes
 
 
-def shorten(message: str) -> str:
-    """Return a message as the history keeps it."""
-    return visible(" ".join(message.split()))[:HISTORY_LENGTH]
+def _one_line(message: str, most: int) -> str:
+    return shorten(visible(" ".join(message.split())), most)
 
 
 def find_rollback(deployment: BundleDeployment, pins: Iterable[SourcePin]) -> Rollback | None:
@@ -158,7 +159,7 @@ def begin_rollback(deployment: BundleDeployment, report: Report, now: datetime) 
         from_revision=digest,
         to_revision=target,
         reason=failure.reason.value,
-        message=visible(" ".join(failure.message.split()))[:CONDITION_MESSAGE_LENGTH],
+        message=_one_line(failure.message, CONDITION_MESSAGE_LENGTH),
         generation=deployment.metadata.generation,
         pins=digest_of_pins(deployment.status.sources if report.sources is None else report.sources),
     )

@@ -122,9 +122,8 @@ def _handler(site: Site, handle: _Handle) -> Callable[[Request], Awaitable[Respo
         except BundleError as error:
             return _fail(HTTPStatus.CONFLICT, f"{error.reason.value}: {error.message}")
         except ApiError as error:
-            return _fail(
-                HTTPStatus.FORBIDDEN if error.status == HTTPStatus.FORBIDDEN else HTTPStatus.BAD_GATEWAY, str(error)
-            )
+            is_forbidden = error.status == HTTPStatus.FORBIDDEN
+            return _fail(HTTPStatus.FORBIDDEN if is_forbidden else HTTPStatus.BAD_GATEWAY, error.tell_user())
 
     return _run
 

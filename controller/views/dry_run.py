@@ -67,7 +67,7 @@ from rukpak.controller.apply.trees import (
 from rukpak.controller.building.revision import Revision
 from rukpak.controller.kube.client import Client, User
 from rukpak.controller.kube.discovery import Discovery
-from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.errors import USER_CHARACTERS, ApiError
 from rukpak.controller.kube.resources import GroupVersionKind, Resource, read_kinds
 from rukpak.controller.observe.records import ObjectKey, Tree, entry_of, fields_of, key_of, pass_on, project
 from rukpak.controller.observe.relations import find_hindrance
@@ -515,7 +515,8 @@ class DryRun:
         )
 
     def _classify(self, target: Target, error: ApiError) -> ApplyFailure:
-        return classify(error, target.key, install_namespace=self._options.install_namespace)
+        namespace = self._options.install_namespace
+        return classify(error, target.key, install_namespace=namespace, characters=USER_CHARACTERS)
 
     def _try_elsewhere(self, target: Target, resource: Resource) -> Difference:
         body = self._make_body(target, None)

@@ -32,12 +32,13 @@ SECONDS = 0.25
 OUT_OF_MEMORY = 3
 """Status of a child that had no memory left; where the runtime noticed that, it has ended by SIGABRT."""
 NOT_KNOWN = "it cannot be evaluated"
-MISSING = "expressions need the Python package cel-expr-python; install rukpak[expressions]"
+MISSING = 'expressions need the Python package cel-expr-python; run pip install ".[expressions]" in a clone of RukPak'
 _PLACE = re.compile(r"ERROR: <input>:(-?\d+):(-?\d+): ([^\n]*)")
 _MISSING = re.compile(r'(?:Key not found in map : "?|No value with name ")([^"]*)')
 _TYPES = re.compile(r"No matching overloads found : (.*)")
 # What the parser would also accept, the container of names, which is empty, and the status code.
 _NOISE = re.compile(r" expecting \{.*| \(in container ''\)| \[[A-Z_]+\]$")
+_UNDECLARED = re.compile(r"undeclared reference to '([^']*)'")
 _SIZE_BYTES = 8
 
 
@@ -51,7 +52,7 @@ def find_problem(expression: str) -> str:
     try:
         found = _compile(expression).return_type().name()
     except RuntimeError as error:
-        return _describe_problem(str(error))
+        return _describe_problem(str(error), expression)
     return "" if found in ("BOOL", "DYN") else f"is of type {found.lower()}; compare it with a value"
 
 
@@ -88,12 +89,24 @@ def _compile(expression: str) -> Any:
     return _environment().compile(expression)
 
 
-def _describe_problem(text: str) -> str:
+def _describe_problem(text: str, expression: str) -> str:
     found = _PLACE.search(text)
     if found is None:
         return "is too long or nested too deeply"
     line, column, problem = int(found[1]), int(found[2]), _NOISE.sub("", found[3])
+    problem = f"{problem}{_hint_at_names(problem, expression)}"
     return f"line {line}, column {column}: {problem}" if line > 0 else problem
+
+
+def _hint_at_names(problem: str, expression: str) -> str:
+    # `object`, as in admission policies, is what most come with.
+    found = _UNDECLARED.fullmatch(problem)
+    if found is None or re.search(rf"(?<![\w]){re.escape(found[1])}\s*\(", expression):  # a function
+        return ""
+    field = found[1].partition(".")[2]
+    if field.partition(".")[0] in PARTS:
+        return f" (fields are named directly: {field}, or self.{field})"
+    return f" (fields are named directly: {', '.join(PARTS)}; self is the object)"
 
 
 def _describe_error(text: str, expression: str) -> str:

@@ -50,6 +50,8 @@ PEELED = "^{}"
 HTTPS, HTTP, SSH = "https", "http", "ssh"
 _URL_BYTES, _REF_BYTES = 2048, 255
 _LARGEST_PORT = 65535
+AUTHORITY = "http.sslCAInfo"
+"""The setting that names the certificates to trust, if they are given."""
 _FORMS = "is not https://host/path, ssh://user@host/path or user@host:path; correct it"
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _NO_HOSTS = ("https", "http", "ssh", "git", "file", "ext")  # schemes without slashes
@@ -275,7 +277,7 @@ def _trust(certificates: str, access: Access) -> dict[str, str]:
     empty = access.scratch / "no-certificates"  # otherwise curl adds the system's folder
     empty.mkdir(exist_ok=True)
     return {
-        "http.sslCAInfo": str(_write(access.scratch / "certificates.pem", certificates)),
+        AUTHORITY: str(_write(access.scratch / "certificates.pem", certificates)),
         "http.sslCAPath": str(empty),
     }
 

@@ -37,7 +37,7 @@ from rukpak.controller.content.limits import (
     quote,
     too_many_entries,
 )
-from rukpak.controller.sources.git.connection import FULL_COMMIT, PEELED, Connection
+from rukpak.controller.sources.git.connection import AUTHORITY, FULL_COMMIT, PEELED, Connection
 from rukpak.controller.sources.git.process import (
     OUTPUT_BYTES,
     Child,
@@ -96,6 +96,7 @@ class Objects:
 
     def __init__(self, connection: Connection, access: Access, place: Place, counted: Path | None = None) -> None:
         self._access, self._place = access, place
+        self._has_authority = AUTHORITY in connection.config
         folder = self._folder = access.scratch.resolve() / "repository"
         # Without network: git would fetch missing objects one by one.
         self._local = GitRunner(access, folder, counted=counted)
@@ -250,7 +251,7 @@ class Objects:
             raise self._translate(failed) from None
 
     def _translate(self, failed: GitFailed) -> BundleError:
-        return self._place.show(translate(failed.complaint, self._place))
+        return self._place.show(translate(failed.complaint, self._place, has_authority=self._has_authority))
 
     # listing
 

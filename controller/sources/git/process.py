@@ -60,6 +60,7 @@ from rukpak.controller.sources.transport import (
     REFUSED,
     describe_refusal,
 )
+from rukpak.controller.sources.trust import name_remedy
 
 _COMPUTING_SECONDS = 1.0
 """Processor time within `RATE_SECONDS` that a child needs far less of while it waits for a server."""
@@ -394,6 +395,9 @@ NOT_FOLLOWED = (
 """The problem of a host whose redirect is refused."""
 
 
+_VERIFY_REMEDY = "{remedy}"
+_NOT_VERIFIED = f"has a certificate that cannot be verified; {_VERIFY_REMEDY}"
+
 # What git, curl or ssh says; the reason; what is wrong with the host, and the remedy, but of an unreachable host the
 # problem only. The first match counts: specific errors precede their consequences.
 _FAILURES: tuple[tuple[str, Reason, str], ...] = (
@@ -426,15 +430,17 @@ _FAILURES: tuple[tuple[str, Reason, str], ...] = (
     (
         r"certificate verification failed\. CAfile",  # of curl before 8.11 with GnuTLS, whatever is wrong
         Reason.TLS_VERIFICATION_FAILED,
-        "has a certificate that cannot be verified; check certificateData, the dates of the certificate, and the clock",
+        f"{_NOT_VERIFIED}; check the dates of the certificate and the clock, too",
     ),
     (
-        (
-            r"certificate verification failed|SSL certificate problem|no alternative certificate subject name"
-            r"|certificate subject name .* does not match|unable to get local issuer certificate"
-        ),
+        r"no alternative certificate subject name|certificate subject name .* does not match",
         Reason.TLS_VERIFICATION_FAILED,
-        "has a certificate that cannot be verified; check certificateData",
+        "has a certificate for another name; use a name that the certificate has",
+    ),
+    (
+        r"certificate verification failed|SSL certificate problem|unable to get local issuer certificate",
+        Reason.TLS_VERIFICATION_FAILED,
+        _NOT_VERIFIED,
     ),
     # Of curl with OpenSSL, and of GnuTLS, which often does not say more than that the server has said no.
     (r"alert certificate required|Certificate is required", Reason.UNAUTHORIZED, NO_CLIENT_CERTIFICATE),
@@ -565,10 +571,17 @@ def check_served(complaint: str) -> None:
         raise NotServedError(is_absent=False)
 
 
-def translate(complaint: str, place: Place) -> BundleError:
-    """Return the error for a complaint, the standard error of git, about a request to a place."""
+def translate(complaint: str, place: Place, *, has_authority: bool = False) -> BundleError:
+    """Return the error for a complaint of git about a request to a place.
+
+    Args:
+        complaint: the standard error of git.
+        place: of the request.
+        has_authority: whether the certificates to trust are given.
+    """
     text = "\n".join(line for line in complaint.splitlines() if not line.startswith("remote: "))
     reason, problem = next((reason, problem) for pattern, reason, problem in _FAILURES if re.search(pattern, text))
+    problem = problem.replace(_VERIFY_REMEDY, name_remedy(is_given=has_authority))
     if place.proxy and (refusal := _REFUSED_BY_PROXY.search(text)):
         reason, problem = Reason.UNREACHABLE, describe_refusal(int(refusal[1]))
     elif place.proxy and problem in (NOT_RESOLVED, REFUSED):

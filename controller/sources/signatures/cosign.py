@@ -544,7 +544,8 @@ def _verifier(wanted: Wanted) -> Verifier:
     try:
         return _make_verifier(wanted.trusted_root)
     except ImportError:
-        problem = "signatures without keys need the Python package sigstore; install rukpak[sigstore], or use keys"
+        remedy = 'use keys, or run pip install ".[sigstore]" in a clone of RukPak'
+        problem = f"signatures without keys need the Python package sigstore; {remedy}"
         raise BundleError(Reason.VERIFICATION_UNAVAILABLE, problem, place=f"{wanted.path}.identities") from None
     except Exception:  # noqa: BLE001 - as above
         if not wanted.trusted_root:

@@ -9,14 +9,13 @@ import pytest
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.apply.replies import (
     DATABASE_FULL_SECONDS,
-    MESSAGE_CHARACTERS,
     ApplyFailure,
     Contest,
     Recovery,
     classify,
 )
 from rukpak.controller.apply.rights import RbacRight, describe_rights
-from rukpak.controller.kube.errors import ApiError, reply_error, unanswered
+from rukpak.controller.kube.errors import STATUS_CHARACTERS, USER_CHARACTERS, ApiError, reply_error, unanswered
 from rukpak.controller.observe.records import ObjectKey
 
 PLANTED = "s3cr3t-planted"
@@ -399,7 +398,33 @@ def test_a_message_begins_with_the_object() -> None:
 
 def test_a_message_has_an_end() -> None:
     long = _status(400, f'admission webhook "x" denied the request: {"y" * 5000}')
-    assert len(_classify(long).message) == MESSAGE_CHARACTERS
+    assert len(_classify(long).message) == STATUS_CHARACTERS
+
+
+LONG = f"images come from registry.example.com. {'Others were never scanned. ' * 1000}"
+ASK = "Ask #platform for a mirror, as https://docs.example.com/images says"
+
+
+@pytest.mark.parametrize("denial", [VAP, 'admission webhook "x" denied the request: '], ids=["policy", "webhook"])
+@pytest.mark.parametrize(("characters", "most"), [(600, 600), (2000, STATUS_CHARACTERS), (20000, STATUS_CHARACTERS)])
+def test_the_remedy_of_a_policy_is_never_cut(denial: str, characters: int, most: int) -> None:
+    said = f"{LONG[:characters]} {ASK}."
+    failure = _classify(_status(403, denial + said))
+    assert len(failure.message) <= most + 200
+    assert failure.message.endswith(f" {ASK}")
+    assert (" … " in failure.message) is (characters > most)
+    assert "images come from registry.example.com" in failure.message
+
+
+def test_the_user_who_asked_reads_all_of_a_policy() -> None:
+    said = f"{LONG[:6000]} {ASK}."
+    failure = classify(_status(403, VAP + said), CONFIG_MAP, install_namespace="shop", characters=USER_CHARACTERS)
+    assert LONG[100:5900] in failure.message
+
+
+def test_a_long_policy_about_a_secret_stays_silent() -> None:
+    error = _status(403, f"{VAP}{LONG[:2000]} {PLANTED}")
+    assert _said(_classify(error, SECRET)) == 'admission policy "no" denied the request'
 
 
 @pytest.mark.parametrize(("asked", "expect"), [("5", 5.0), ("", None)])

@@ -131,6 +131,22 @@ def rendering_with(**fields: Any) -> Callable[[RenderRequest], Rendering]:
 AT = " at building/test_guarding.py:"
 FAILURES: dict[str, tuple[Callable[[RenderRequest], Any], str]] = {
     "an exception": (raising(ValueError("Hunter2")), f"failed: render raised ValueError{AT}"),
+    "a module without a name": (
+        raising(ModuleNotFoundError("Hunter2")),
+        f"failed: render raised ModuleNotFoundError{AT}",
+    ),
+    "a text as the name of a module": (
+        raising(ModuleNotFoundError("x", name="Hunter2 is the password")),
+        f"failed: render raised ModuleNotFoundError{AT}",
+    ),
+    "something that is not in a module": (
+        raising(ImportError("Hunter2", name="acme")),
+        f"failed: render raised ImportError{AT}",
+    ),
+    "an import that ends in the import system": (
+        lambda _: __import__(""),
+        f"failed: render raised ValueError{AT}",
+    ),
     "an end of the program": (raising(SystemExit(0)), f"failed: render raised SystemExit{AT}"),
     "an interrupt": (raising(KeyboardInterrupt()), f"failed: render raised KeyboardInterrupt{AT}"),
     "no memory": (raising(MemoryError()), f"failed: render raised MemoryError{AT}"),
@@ -166,6 +182,14 @@ FAILURES: dict[str, tuple[Callable[[RenderRequest], Any], str]] = {
     "a secret that is none": (rendering_with(secrets=[1]), broken("secrets that is a int, not a string")),
     "labels that are none": (rendering_with(namespace={"labels": 1}), broken("namespace that is a int, not a mapping")),
 }
+
+
+@pytest.mark.parametrize("module", ["acme", "acme.settings", "_acme2.x.y"])
+def test_a_module_that_is_missing_is_named_with_what_to_do(module: str, tmp_path: Path) -> None:
+    missing = ModuleNotFoundError("Hunter2", name=module)
+    error = failure(lambda: format_that(raising(missing)).render(request_of(tmp_path)))
+    assert f'render raised ModuleNotFoundError for the module "{module}"; install it, and restart' in error.message
+    assert "Hunter2" not in error.message
 
 
 @pytest.mark.parametrize("case", FAILURES)

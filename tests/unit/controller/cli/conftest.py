@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rukpak.controller.cli import changes, deployments, events, install, status, tree
+from rukpak.controller.cli import changes, deployments, events, install, status, tree, verify
 from tests.support.deployments import DIGEST, READY, observed
 from tests.support.fake_cluster import FakeCluster
 
@@ -14,7 +14,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     """A cluster with one BundleDeployment, `shop`, that is Ready."""
     made = FakeCluster()
     made.put(observed(status={"conditions": [READY], "revision": DIGEST, "installedRevision": DIGEST}))
-    for module in (changes, events, install, status, tree):
+    for module in (changes, events, install, status, tree, verify):
         monkeypatch.setattr(module, "connect", lambda _options: made.client)
     monkeypatch.setattr(deployments, "POLL_SECONDS", 0.001)
     return made

@@ -229,5 +229,6 @@ def test_completion_knows_which_verbs_take_names() -> None:
         "diff",
         "permissions",
         "rights",
+        "verify",
         *changes,
     }

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -31,7 +41,14 @@ def test_what_is_no_name(capsys: pytest.CaptureFixture[str], tmp_path: Path, nam
     assert not (tmp_path / "made").exists()
 
 
-@pytest.mark.parametrize("kind", ["format", "source", "processor"])
+EXAMPLES = {
+    "format": ["example/settings.properties"],
+    "source": ["example/index.json", "example/settings.yaml"],
+    "processor": ["example/settings.yaml"],
+}
+
+
+@pytest.mark.parametrize("kind", EXAMPLES)
 def test_all_files_are_written_and_have_no_placeholders(kind: str, tmp_path: Path) -> None:
     assert main(["plugin", "new", "example.com/ini", f"--kind={kind}", f"--folder={tmp_path / 'made'}"]) == 0
     found = {
@@ -40,6 +57,7 @@ def test_all_files_are_written_and_have_no_placeholders(kind: str, tmp_path: Pat
     assert found.keys() == {
         *(".gitignore", ".github/workflows/test.yaml", "Dockerfile", "README.md", "example.yaml", "pyproject.toml"),
         *("rukpak_ini.py", "tests/test_rukpak_ini.py"),
+        *EXAMPLES[kind],
     }
     assert not [name for name, path in found.items() if "$name" in path.read_text() or "template" in name]
     project = tomllib.loads(found["pyproject.toml"].read_text())["project"]
@@ -52,3 +70,51 @@ def test_nothing_is_overwritten(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     assert [path.name for path in tmp_path.iterdir()] == ["pyproject.toml"]
     assert (tmp_path / "pyproject.toml").read_text() == "mine"
     assert "is not empty; name another one with --folder" in capsys.readouterr().err
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Serve a folder on this machine, as README of a package does, and yield the address."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder)) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_the_example_renders_without_a_network(kind: str, tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    assert main(["plugin", "new", "example.com/ini", f"--kind={kind}", f"--folder={made}"]) == 0
+    # What pip would write beside the module.
+    project = tomllib.loads((made / "pyproject.toml").read_text())["project"]
+    groups = "".join(
+        f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
+        for group, entries in project["entry-points"].items()
+    )
+    (made / "rukpak_ini-0.1.0.dist-info").mkdir()
+    (made / "rukpak_ini-0.1.0.dist-info/METADATA").write_text(
+        "Metadata-Version: 2.1\nName: rukpak-ini\nVersion: 0.1.0\n"
+    )
+    (made / "rukpak_ini-0.1.0.dist-info/entry_points.txt").write_text(groups)
+    served_by = re.findall(r"\(cd example && (.*)python -m http.server .* 8000\) &", (made / "README.md").read_text())
+    subprocess.run(f"{served_by[0]}true", shell=True, cwd=made / "example", check=True)
+    example = (made / "example.yaml").read_text()
+    with served(made / "example") as address:
+        (made / "example.yaml").write_text(example.replace("127.0.0.1:8000", address))
+        done = subprocess.run(
+            [sys.executable, "-m", "rukpak", "render", "-f", "example.yaml", "-o", "json"],
+            cwd=made, env={**os.environ, "PYTHONPATH": str(made)}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (found,) = json.loads(done.stdout)["items"]
+    assert (found["kind"], found["metadata"]["name"], found["data"]["color"]) == ("ConfigMap", "settings", "blue")
+    assert "127.0.0.1:8000" in example

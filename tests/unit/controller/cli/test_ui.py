@@ -41,7 +41,7 @@ def test_without_the_extra_it_says_how_to_get_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, "rukpak.controller.ui.server", None)
     assert main(["ui"]) == 2
-    assert capsys.readouterr().err == 'rukpak ui: the server is missing; run: pip install "rukpak[ui]"\n'
+    assert capsys.readouterr().err == 'rukpak ui: the server is missing; run pip install ".[ui]" in a clone of RukPak\n'
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1", "ui.example.com"])

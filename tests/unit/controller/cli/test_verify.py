@@ -13,6 +13,8 @@ import pytest
 from rukpak.controller.cli import main
 from rukpak.controller.cli.command import FAILED, MISUSE
 from tests.support.cosigned import FileSigner, make_key, pem_of
+from tests.support.deployments import observed
+from tests.support.fake_cluster import FakeCluster
 from tests.support.web_servers import FileServer
 
 BODY = b"{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}"
@@ -123,6 +125,25 @@ def test_what_an_administrator_demands_is_checked_as_well(
     assert main(["verify", "-f", "x", "--require-verified=x"]) == MISUSE
 
 
-def test_a_file_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["verify"]) == MISUSE
-    assert "specify -f FILE" in capsys.readouterr().err
+@pytest.mark.parametrize("words", [(), ("shop", "-f", "shop.yaml")], ids=["neither", "both"])
+def test_a_name_or_a_file_is_needed(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", *words]) == MISUSE
+    assert "specify NAME or -f FILE" in capsys.readouterr().err
+
+
+def test_one_on_the_cluster_is_verified_by_name(
+    desk: Desk, cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.put(observed(spec={"sources": [desk.source("a.yaml"), desk.source("b.yaml")]}))
+    assert main(["verify", "shop"]) == FAILED
+    _, _, signed, refused = capsys.readouterr().out.splitlines()
+    assert signed == f"  signed by {desk.signer.name} (cosign)"
+    assert refused.startswith("not verified: spec.sources[1].http")
+    cluster.put(observed(spec={"sources": [desk.source("a.yaml")]}))
+    assert main(["verify", "shop"]) == 0
+
+
+@pytest.mark.usefixtures("cluster")
+def test_one_that_does_not_exist_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", "other"]) == FAILED
+    assert 'rukpak verify: BundleDeployment "other" not found' in capsys.readouterr().err

@@ -3,12 +3,21 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import urllib3
 
-from rukpak.controller.kube.errors import ApiError, Cause, reply_error, status_error, unanswered
+from rukpak.controller.content.limits import shorten
+from rukpak.controller.kube.errors import (
+    STATUS_CHARACTERS,
+    USER_CHARACTERS,
+    ApiError,
+    Cause,
+    reply_error,
+    status_error,
+    unanswered,
+)
 
 
 @dataclass(frozen=True)
@@ -98,9 +107,79 @@ def test_what_judges_an_object_is_not_quoted_in_the_text(code: int) -> None:
     assert str(error) == repr(error) == f"{code} Invalid: data.password"
 
 
-def test_the_text_is_one_short_line() -> None:
-    assert str(ApiError(403, "Forbidden", "no\nrights " + "x" * 999)).startswith("403 Forbidden: no rights xxx")
-    assert len(str(ApiError(403, "Forbidden", "x" * 999))) < 300
+VAP = "ValidatingAdmissionPolicy 'images' with binding 'all' denied request: "
+REASONS = "Images of other registries are not scanned. " * 200
+ASK = "Ask #platform for a mirror; https://docs.example.com/mirrors says how"
+
+
+class Text(NamedTuple):
+    name: str
+    error: ApiError
+    line: str
+    told: str
+    """To the user whose request it was."""
+
+
+TEXTS = [
+    Text("one line", ApiError(403, "Forbidden", "no\nrights"), "403 Forbidden: no rights", "403 Forbidden: no rights"),
+    Text("no text", ApiError(503, "", ""), "503", "503"),
+    Text(
+        "a policy with a code of its own",
+        ApiError(403, "Forbidden", f"{VAP}{ASK}"),
+        f"403 Forbidden: {VAP}{ASK}",
+        f"403 Forbidden: {VAP}{ASK}",
+    ),
+    Text(
+        "a policy with the code of most",
+        ApiError(422, "Invalid", f"{VAP}{ASK}"),
+        "422 Invalid",
+        f"422 Invalid: {VAP}{ASK}",
+    ),
+    Text(
+        "a webhook with a code that may quote",
+        ApiError(400, "BadRequest", f'admission webhook "a.example.com" denied the request: {ASK}'),
+        "400 BadRequest",
+        f'400 BadRequest: admission webhook "a.example.com" denied the request: {ASK}',
+    ),
+    Text("a value", ApiError(422, "Invalid", 'Invalid value: "hunter2"'), "422 Invalid", "422 Invalid"),
+    Text(
+        "a value that says it is a policy",
+        ApiError(422, "Invalid", f'spec.a: Invalid value: "{VAP}hunter2"'),
+        "422 Invalid",
+        "422 Invalid",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", TEXTS, ids=attrgetter("name"))
+def test_the_text_is_one_line_and_a_policy_is_told_to_the_user(case: Text) -> None:
+    assert (str(case.error), case.error.tell_user()) == (case.line, case.told)
+
+
+@pytest.mark.parametrize("repeated", [1, 10, 30, 150, 200])
+def test_the_remedy_of_a_policy_is_not_cut(repeated: int) -> None:
+    said = f"{VAP}{REASONS[: 44 * repeated]}{ASK}"
+    error = ApiError(403, "Forbidden", said)
+    assert str(error).endswith(ASK)
+    assert len(str(error)) <= STATUS_CHARACTERS + 20
+    assert error.tell_user().endswith(ASK)
+    assert (said in error.tell_user()) is (len(said) <= USER_CHARACTERS)
+    assert (said in str(error)) is (len(said) <= STATUS_CHARACTERS)
+
+
+CUTS = [
+    ("short", 20, "short"),
+    ("one two three. four five six; do it", 30, "one two three. four … do it"),
+    ("aaa bbb ccc ddd eee fff ggg hhh; do this and then all that", 40, "aaa bbb ccc … do this and then all that"),
+    ("aaaa bbbb cccc dddd eeee ffff gggg hhhh", 20, "aaaa bbbb … hhhh"),
+    ("x" * 50, 20, f"{'x' * 9} … {'x' * 8}"),
+]
+
+
+@pytest.mark.parametrize(("text", "most", "expect"), CUTS)
+def test_a_long_text_is_cut_in_the_middle(text: str, most: int, expect: str) -> None:
+    assert shorten(text, most) == expect
+    assert len(expect) <= most
 
 
 def test_a_long_message_is_kept_for_those_who_pick_from_it() -> None:

@@ -38,7 +38,8 @@ def test_a_wrong_expression_is_told_with_its_place_and_what_is_installed_stays(w
     world.settle()
     assert world.conditions["Installed"] == "False InvalidConfig"
     assert world.message("Ready").partition("; ")[2] == (
-        "spec.healthChecks[1].expressions.current: line 1, column 5: undeclared reference to 'date.a', "
+        "spec.healthChecks[1].expressions.current: line 1, column 5: undeclared reference to 'date.a' "
+        "(fields are named directly: apiVersion, kind, metadata, spec, status, data; self is the object), "
         "spec.healthChecks[1].expressions.failed: line 1, column 8: Syntax error: token recognition error at: '= '; "
         "correct the expression"
     )

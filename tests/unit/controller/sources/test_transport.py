@@ -113,6 +113,35 @@ def test_the_cause_is_told_and_the_text_is_not(error: Exception, message: str) -
     assert translated.message == f'{PATH}: cannot read from "quay.io": {message}; check the address and the network'
 
 
+def _not_verified(code: int, message: str) -> ssl.SSLCertVerificationError:
+    error = ssl.SSLCertVerificationError("secret")
+    error.verify_code, error.verify_message = code, message
+    return error
+
+
+WHERE = "certificateData, or ca.crt in the Secret of auth"
+NOT_VERIFIED = [
+    ("no authority is given", 20, "unable to get local issuer certificate", False,
+     f"set {WHERE}, to the certificate of the authority that has signed it"),
+    ("a certificate signs itself", 18, "self-signed certificate", False,
+     f"set {WHERE}, to the certificate of the authority that has signed it"),
+    ("another authority is given", 20, "unable to get local issuer certificate", True, f"check {WHERE}"),
+    ("another name", 62, "Hostname mismatch, certificate is not valid for 'a'.", False,
+     "use a name that the certificate has"),
+    ("another name, as urllib3 finds it", 0, "", True, "use a name that the certificate has"),
+    ("another address", 64, "IP address mismatch", True, "use a name that the certificate has"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("code", "why", "is_given", "remedy"), [case[1:] for case in NOT_VERIFIED], ids=map(itemgetter(0), NOT_VERIFIED)
+)
+def test_the_remedy_for_a_certificate_is_what_can_be_done(code: int, why: str, is_given: bool, remedy: str) -> None:
+    error = translate(_not_verified(code, why), PATH, "quay.io", has_authority=is_given)
+    assert error.reason is Reason.TLS_VERIFICATION_FAILED
+    assert error.message.endswith(f": {why or 'it is for another name'}; {remedy}")
+
+
 def test_a_refused_connection_is_tried_again_and_told(access: Access) -> None:
     with FaultyRegistry() as registry:
         pass

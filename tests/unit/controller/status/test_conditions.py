@@ -289,7 +289,11 @@ TEXTS = [
          "revision aaaaaaaaaaaa is installed; revision bbbbbbbbbbbb will be applied when spec.paused is false",
          spec={"paused": True}, status=BEFORE),
     Text("a message is one line of at most 1,000 characters",
-         Report(failure=BundleError(Reason.INVALID_BUNDLE, "a\n b" + "c" * 2000)), "Installed", "a b" + "c" * 997),
+         Report(failure=BundleError(Reason.INVALID_BUNDLE, "a\n b" + "c" * 2000)), "Installed",
+         f"a b{'c' * 496} … {'c' * 498}"),
+    Text("a long message keeps its remedy",
+         Report(failure=BundleError(Reason.REFUSED, f"a{' b' * 2000}; use another image")), "Installed",
+         f"a{' b' * 489} … use another image"),
 ]
 # fmt: on
 

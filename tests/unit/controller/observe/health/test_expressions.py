@@ -20,14 +20,30 @@ from tests.unit.controller.observe.health.objects import Manifest, conditions, m
 HEALTHY, PROGRESSING, FAILED = State.HEALTHY, State.PROGRESSING, State.FAILED
 CACHE = manifest("example.com/v1 Cache", status={"phase": "Up", "n": 3, "empty": None, "list": [1, 2]}, generation=2)
 
+PARTS = "apiVersion, kind, metadata, spec, status, data; self is the object"
+OF_DATA = "data.a, or self.data.a"
+DIRECTLY = f" (fields are named directly: {PARTS})"
 PROBLEMS = [
     ("status.phase == 'Up'", ""),
     ("self.status.phase == 'Up'", ""),
     ("self.?status.?phase.orValue('') == 'Up'", ""),
     ("status.ready", ""),  # may be a bool
     ("status.phase ==", "line 1, column 16: Syntax error: mismatched input '<EOF>'"),
-    ("statu.phase == 'Up'", "line 1, column 6: undeclared reference to 'statu.phase'"),
-    ("true &&\n  phase", "line 2, column 3: undeclared reference to 'phase'"),
+    ("statu.phase == 'Up'", f"line 1, column 6: undeclared reference to 'statu.phase'{DIRECTLY}"),
+    ("true &&\n  phase", f"line 2, column 3: undeclared reference to 'phase'{DIRECTLY}"),
+    (
+        "object.data.a == '1'",
+        f"line 1, column 12: undeclared reference to 'object.data.a'{DIRECTLY.replace(PARTS, OF_DATA)}",
+    ),
+    (
+        "has(oldObject.spec)",
+        "line 1, column 4: undeclared reference to 'oldObject.spec' (fields are named directly: spec, or self.spec)",
+    ),
+    ("object == 1", f"line 1, column 1: undeclared reference to 'object'{DIRECTLY}"),
+    ("object.rules == 1", f"line 1, column 7: undeclared reference to 'object.rules'{DIRECTLY}"),
+    ("data.all(k, v == '1')", f"line 1, column 13: undeclared reference to 'v'{DIRECTLY}"),
+    ("lookup('a')", "line 1, column 7: undeclared reference to 'lookup'"),
+    ("self.lookup ('a')", "line 1, column 13: undeclared reference to 'lookup'"),
     ("'Up'", "is of type string; compare it with a value"),
     ("1 + 'a' == 2", "line 1, column 3: found no matching overload for '_+_' applied to '(int, string)'"),
     ("(" * 50 + "true" + ")" * 50, "is too long or nested too deeply"),

@@ -290,6 +290,31 @@ def test_complaints(complaint: str, expected: Reason | str) -> None:
         assert expected in error.message
 
 
+WHERE = "certificateData, or ca.crt in the Secret of auth"
+SET, CHECK = f"set {WHERE}, to the certificate of the authority that has signed it", f"check {WHERE}"
+DATES = "; check the dates of the certificate and the clock, too"
+
+
+@pytest.mark.parametrize(
+    ("complaint", "has_authority", "remedy"),
+    [
+        ("SSL certificate problem: unable to get local issuer certificate", False, SET),
+        ("SSL certificate problem: unable to get local issuer certificate", True, CHECK),
+        (f"{NOT_TRUSTED} The certificate issuer is unknown.", False, SET),
+        ("server certificate verification failed. CAfile: none CRLfile: none", False, f"{SET}{DATES}"),
+        ("server certificate verification failed. CAfile: none CRLfile: none", True, f"{CHECK}{DATES}"),
+        (
+            "SSL: no alternative certificate subject name matches target 'h'",
+            False,
+            "use a name that the certificate has",
+        ),
+        ("SSL: certificate subject name 'a' does not match target 'h'", True, "use a name that the certificate has"),
+    ],
+)
+def test_the_remedy_for_a_certificate_is_what_can_be_done(complaint: str, has_authority: bool, remedy: str) -> None:
+    assert translate(complaint, PLACE, has_authority=has_authority).message.endswith(f"; {remedy}")
+
+
 @pytest.mark.parametrize(
     ("complaint", "is_absent"),
     [

@@ -241,7 +241,11 @@ def test_a_registry_on_this_machine_with_a_private_certificate_is_told(access: A
         digest = registry.add_image("v1", *LAYERS)
         error = failure(lambda: SOURCE.resolve(parameters(registry), access))
         assert error.reason is Reason.TLS_VERIFICATION_FAILED
-        assert error.message.endswith("check certificateData")
+        assert "; set certificateData, or ca.crt in the Secret of auth, to the certificate of" in error.message
+        (tmp_path / "other").mkdir()
+        other = parameters(registry, certificateData=Authority.make(tmp_path / "other").pem)
+        error = failure(lambda: SOURCE.resolve(other, access))
+        assert error.message.endswith("; check certificateData, or ca.crt in the Secret of auth")
         assert SOURCE.resolve(parameters(registry, certificateData=authority.pem), access).digest == digest
 
 

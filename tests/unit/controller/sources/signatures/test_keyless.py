@@ -131,7 +131,7 @@ def test_without_the_library_nothing_is_accepted_and_it_is_said_what_to_install(
     with pytest.raises(BundleError) as caught:
         check(SIGSTORE.annotate(PAYLOAD), asked=asked)
     assert caught.value.reason is Reason.VERIFICATION_UNAVAILABLE
-    assert "install rukpak[sigstore], or use keys" in caught.value.message
+    assert 'use keys, or run pip install ".[sigstore]" in a clone' in caught.value.message
 
 
 WITH_A_KEY = f"""
