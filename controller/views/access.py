@@ -51,6 +51,8 @@ class NoApiError(ApiError):
         remedy = 'run "rukpak crd | kubectl apply --server-side -f -" to install the API'
         return f"the cluster does not serve BundleDeployments; {remedy}"
 
+    tell_user = __str__
+
 
 class Deployments:
     """The BundleDeployments of a cluster. Every method raises ApiError, NoApiError where the API is not installed."""
