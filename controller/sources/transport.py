@@ -24,6 +24,7 @@ import logging
 import math
 import socket
 import ssl
+import tempfile
 import threading
 import time
 import zlib
@@ -50,6 +51,7 @@ from rukpak.api.plugins import Access, Network
 from rukpak.api.proxies import Proxies, Proxy
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.certificates import find_causes, find_date_problem
+from rukpak.controller.content.disk import disk_errors_reported
 from rukpak.controller.content.limits import describe_bytes, quote
 from rukpak.controller.sources.hosts import (
     PRINTABLE,
@@ -125,6 +127,7 @@ _PROBLEMS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
 )
 log = logging.getLogger(__name__)
 _CHUNK = 64 * 1024
+_MEMORY_BYTES = 256 * 1024  # of a document that arrives; more of it waits on the disk, for a server may take minutes
 _GZIP, _GZIPPED = ("gzip", "x-gzip"), (".tgz", ".tar.gz")
 _ENCODINGS = frozenset((*_GZIP, "compress", "x-compress", "deflate", "br", "zstd", "dcb", "dcz"))
 """Content encodings that change a body (https://www.iana.org/assignments/http-parameters); storage services send others
@@ -449,6 +452,7 @@ class Transport:
         self._session.headers.update({"User-Agent": "rukpak", "Accept-Encoding": "identity"})
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         self._tls = tls
+        self.scratch = access.scratch
         self.has_authority = bool(tls.certificate_data)
         adapter = _Adapter(self._guard, network.proxies, self._make_context)
         for scheme in ("https://", "http://"):
@@ -738,24 +742,29 @@ class Response:
             limit: in bytes, as sent and decoded.
             see: is called with each piece; what it raises ends the reading.
 
-        Raises: BundleError (Unreachable; ContentRejected over the limit; UnsupportedContent for any other encoding);
-            what `see` raises.
+        Raises: BundleError (Unreachable; ContentRejected over the limit; UnsupportedContent for any other encoding;
+            StorageFull); what `see` raises.
         """
         decoder = zlib.decompressobj(_GZIP_WINDOW) if self._encoding in _GZIP else None
-        read = self._read if decoder else self.read
-        body, count = bytearray(), 0
-        while data := read(_CHUNK):
-            count += len(data)
-            piece = self._decode(decoder, data, limit + 1 - len(body)) if decoder else data
-            see(piece)
-            body += piece
-            if max(count, len(body)) > limit:
-                problem = f"a response of {quote(self.host)} exceeds the limit of {describe_bytes(limit)}"
-                raise BundleError(Reason.CONTENT_REJECTED, f"{problem}; check that server", place=self.place.subject)
-        if decoder and not decoder.eof:
-            raise self._encoded()
-        self.close()
-        return bytes(body)
+        read, count, scratch = self._read if decoder else self.read, 0, str(self._transport.scratch)
+        with (
+            disk_errors_reported(self.place.subject),
+            tempfile.SpooledTemporaryFile(_MEMORY_BYTES, dir=scratch) as body,
+        ):
+            while data := read(_CHUNK):
+                count += len(data)
+                piece = self._decode(decoder, data, limit + 1 - body.tell()) if decoder else data
+                see(piece)
+                body.write(piece)
+                if max(count, body.tell()) > limit:
+                    problem = f"a response of {quote(self.host)} exceeds the limit of {describe_bytes(limit)}"
+                    problem += "; check that server"
+                    raise BundleError(Reason.CONTENT_REJECTED, problem, place=self.place.subject)
+            if decoder and not decoder.eof:
+                raise self._encoded()
+            self.close()
+            body.seek(0)
+            return body.read()
 
     def settle(self) -> None:
         """Note that the body is what was looked for, wherever it came from: what is wrong with it may be told."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import errno
 import gzip
 import http.client
 import inspect
@@ -59,6 +60,21 @@ def failure(call: Callable[[], object]) -> BundleError:
     with pytest.raises(BundleError) as caught:
         call()
     return caught.value
+
+
+def test_what_is_long_waits_on_the_disk(
+    registry: FaultyRegistry, access: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry.blobs["x"] = bytes(300_000)
+    assert len(get(registry, access, limit=400_000)) == 300_000
+    monkeypatch.setattr("tempfile.TemporaryFile", raising_full)
+    assert failure(lambda: get(registry, access, limit=400_000)).reason is Reason.STORAGE_FULL
+    registry.blobs["x"] = bytes(200_000)
+    assert len(get(registry, access, limit=400_000)) == 200_000
+
+
+def raising_full(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 # Every exception of the libraries by name, and what it becomes. One that a new release brings fails the test.
