@@ -43,7 +43,8 @@ NOT_RUN: Mapping[str, Mapping[str, str]] = {
         "hack/demo": DEMO,
         "rukpak ui": ENDLESS,
         "docker build -t REGISTRY/rukpak:0.1.0 . && docker push REGISTRY/rukpak:0.1.0": DOCKER,
-        "pipx install '.[helm]'": "needs the internet",
+        "hack/test": TESTS,
+        "pipx install '.[helm,ui]'": "needs the internet",
         "rukpak install-controller --image REGISTRY/rukpak:0.1.0 --wait": CLUSTER,
         'sed "s|image: rukpak:|image: REGISTRY/rukpak:|" config/install.yaml | kubectl apply -f -': CLUSTER,
         "helm install rukpak config/chart --namespace rukpak-system --create-namespace "

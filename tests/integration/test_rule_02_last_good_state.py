@@ -156,9 +156,9 @@ def test_a_revision_that_was_tampered_with_is_not_applied_while_its_source_is_aw
     slow_registry.add_image("v1", pack(bundle_of(config_map("settings", color="blue"))))
     deployed = world.deploy(ref=f"{slow_registry.host}/bundle:v1")
     deployed.wait_ready()
-    tamper(deployed)
     slow_registry.faults.status = 404
-    world.controller.stop()
+    world.controller.stop()  # before, for it writes the revision again while it has its content
+    tamper(deployed)
     shutil.rmtree(world.store)
     world.controller.start()
 
