@@ -9,11 +9,12 @@ there are no threads.
 
 from __future__ import annotations
 
-import copy
 import json
+import marshal
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -60,6 +61,8 @@ IMMUTABLE = {
 START = datetime(2026, 1, 1, tzinfo=UTC)
 # No deadline runs out: an apply in the future counts as one of now.
 NEVER_LATE = "2999-01-01T00:00:00Z"
+WITHOUT_REFERENCES = 2
+"""Of `marshal`: the version that writes equal values as equal bytes."""
 
 
 class KilledError(BaseException):
@@ -121,13 +124,13 @@ class FakeCluster:
     def put(self, manifest: Mapping[str, Any]) -> Json:
         """Create or replace an object as another client; return it."""
         path = self.path(manifest)
-        fresh = copy.deepcopy(dict(manifest))
+        fresh = _copy(dict(manifest))
         fresh["metadata"].setdefault("uid", self.objects.get(path, {}).get("metadata", {}).get("uid") or self._uid())
         return self._store(path, fresh)
 
     def edit(self, path: str, **fields: Any) -> Json:
         """Change top-level fields as another client, which takes them from all other managedFields entries."""
-        value = copy.deepcopy(self.objects[path])
+        value = _copy(self.objects[path])
         value.update(fields)
         for entry in value["metadata"].get("managedFields", []):
             for name in fields:
@@ -226,13 +229,13 @@ class FakeCluster:
         """Know tests and additions of members of the object and of its metadata; the manager owns all that is added."""
         self._note(f"PATCH {path}")
         place = path.removesuffix("/status")
-        value = copy.deepcopy(self._find(place))
+        value = _copy(self._find(place))
         for operation in operations:
             *parents, member = operation["path"].strip("/").split("/")
             parent = value[parents[0]] if parents else value
             if operation["op"] == "test" and parent.get(member) != operation["value"]:
                 raise ApiError(422, "Invalid", "the server rejected our request due to an error in our request")
-            parent[member] = copy.deepcopy(operation["value"])
+            parent[member] = _copy(operation["value"])
         added = {each["path"].strip("/"): each["value"] for each in operations if each["op"] == "add"}
         time = (START + timedelta(seconds=self._version)).isoformat()
         entry = {"manager": manager, "operation": "Update", "time": time, "fieldsV1": _fields(added)}
@@ -311,7 +314,7 @@ class FakeCluster:
             return all(_is_met(each, labels) for each in selector.split(",") if each)
 
         inside = ((place, value) for place, value in sorted(self.objects.items()) if _is_in(path, place, value))
-        return [copy.deepcopy(value) for _, value in inside if is_chosen(value)]
+        return [_copy(value) for _, value in inside if is_chosen(value)]
 
     def _store(self, path: str, value: Json) -> Json:
         self._version += 1
@@ -325,7 +328,7 @@ class FakeCluster:
         return f"uid-{self._version + 1}"
 
     def _reply(self, value: Json, warnings: tuple[str, ...] = (), status: int = 200) -> Response:
-        return Response(status, copy.deepcopy(value), warnings, {})
+        return Response(status, _copy(value), warnings, {})
 
 
 class _Acting:
@@ -364,7 +367,7 @@ class FakeDeployments:
 
     def outline(self, name: str) -> BundleDeployment | None:
         value = self._value_of(name)
-        return read(value) if value else None
+        return _read(marshal.dumps(value, WITHOUT_REFERENCES)) if value else None
 
     def _value_of(self, name: str) -> Json | None:
         return self.silent.get(name) or self._cluster.objects.get(DEPLOYMENTS.path(name=name))
@@ -464,7 +467,14 @@ class FakeObjects:
 
     def _seen(self, name: str) -> dict[ObjectKey, Record]:
         values = [value for value in self._values() if value["kind"] != names.KIND]
-        records = [*(_record(value) for value in values if value["kind"] not in self.denied), *self.told.values()]
+        records = [
+            *(
+                _record(marshal.dumps(value, WITHOUT_REFERENCES))
+                for value in values
+                if value["kind"] not in self.denied
+            ),
+            *self.told.values(),
+        ]
         known = (record for record in records if record.owner == name and record.key.kind not in self.failing)
         seen = {record.key: record for record in known} | self.behind
         return {key: record for key, record in seen.items() if record}
@@ -548,10 +558,23 @@ def _is_met(requirement: str, labels: Mapping[str, str]) -> bool:
     return key in labels and wanted in ("", labels[key])
 
 
-def _record(value: Json) -> Record:
+# Tests look at each object after each request, while a controller reads what has changed. Objects of tests are small
+# JSON, which `marshal` writes in less time than anything else takes to compare or to copy them.
+@lru_cache(maxsize=4096)
+def _read(deployment: bytes) -> BundleDeployment:
+    return read(marshal.loads(deployment))
+
+
+@lru_cache(maxsize=4096)
+def _record(written: bytes) -> Record:
+    value = marshal.loads(written)
     kind = GroupVersionKind.of(value)
     verdict = assess(value, Context()) if needs_full_object(kind.group, kind.kind) else None
     return project(value, kind.group, kind.kind, verdict)
+
+
+def _copy(value: Any) -> Any:
+    return marshal.loads(marshal.dumps(value, WITHOUT_REFERENCES))
 
 
 def _applied(known: Mapping[str, Any], body: Mapping[str, Any], manager: str) -> Json:
@@ -591,7 +614,7 @@ def _merge(value: Mapping[str, Any], change: Mapping[str, Any]) -> Json:
         elif isinstance(member, Mapping):
             merged[key] = _merge(merged.get(key) or {}, member)
         else:
-            merged[key] = copy.deepcopy(member)
+            merged[key] = _copy(member)
     return merged
 
 

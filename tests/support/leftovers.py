@@ -25,7 +25,8 @@ Name = TypeVar("Name", bytes, str)
 GRACE_SECONDS = 1.0
 """For what has been told to stop, on a machine with a processor for each that wants one."""
 ROOT = f"{Path(__file__).parents[2]}/"
-SIGNALS = tuple(signal.Signals)
+SIGNALS = tuple(each for each in signal.Signals if each <= signal.SIGTERM or each is signal.SIGCHLD)
+"""What a program may handle."""
 INTERVAL_SECONDS = 0.005
 PYTEST_VARIABLES = frozenset({b"PYTEST_CURRENT_TEST"})
 """Changed by pytest itself, between the phases of a test."""

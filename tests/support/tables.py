@@ -1,4 +1,8 @@
-"""Tables: the cases of a rule that needs no fixture are one test, which runs all of them even if one fails.
+"""Tables: the cases of a rule are one test, which runs all of them even if one fails.
+
+A rule may need a folder or change attributes, but no other fixture: each case has a folder of its own, and what it has
+changed is set back after it. Fixtures that a file uses for all its tests are there once for the table, and must not
+have parameters.
 
 pytest takes longer to collect, set up and report a test than most cases take to run. Of a rule with several tables each
 row is tried once, not with each row of the others.
@@ -8,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import FunctionType
 from typing import Any, NamedTuple, cast
 
@@ -16,6 +21,8 @@ import pytest
 PARAMETERS = type(pytest.param())
 APART = frozenset({"repeats"})
 """Marks that are about single cases."""
+FOR_EACH_CASE = frozenset({"tmp_path", "monkeypatch"})
+"""Fixtures that each case has for itself."""
 
 
 class Column(NamedTuple):
@@ -64,12 +71,14 @@ def as_table(module: pytest.Module, name: str, function: object) -> pytest.Funct
     given = [name for column in read for name in column.names]
     if not read or len(read) < len(columns) or {mark.name for mark in marks} & APART:
         return None
-    if set(inspect.signature(function).parameters) != set(given) or hasattr(function, "hypothesis"):
+    fixtures = set(inspect.signature(function).parameters) - set(given)
+    if not fixtures <= FOR_EACH_CASE or hasattr(function, "hypothesis"):
         return None
-    run = _make_test(function, read)
+    run = _make_test(function, read, fixtures)
     cast("Any", run).pytestmark = [mark for mark in marks if mark.name != "parametrize"]
     made: pytest.Function = pytest.Function.from_parent(module, name=name, callobj=run)
-    return made
+    definitions = [each for found in made._fixtureinfo.name2fixturedefs.values() for each in found]
+    return None if any(each.params for each in definitions) else made
 
 
 def _read(mark: pytest.Mark) -> Column | None:
@@ -88,16 +97,24 @@ def _read(mark: pytest.Mark) -> Column | None:
     return Column(names, tuple(rows), mark.kwargs.get("ids"))
 
 
-def _make_test(function: Callable[..., object], columns: Sequence[Column]) -> Callable[[], None]:
-    def run() -> None:
+def _make_test(
+    function: Callable[..., object], columns: Sequence[Column], fixtures: Collection[str]
+) -> Callable[..., None]:
+    def run(tmp_path: Path | None = None) -> None:
         __tracebackhide__ = True
         failures: dict[str, BaseException] = {}
         skipped: list[BaseException] = []
         cases = combine([len(column.rows) for column in columns])
-        for positions in cases:
+        for number, positions in enumerate(cases):
             arguments = dict(_arguments(columns, positions))
             try:
-                function(**arguments)
+                with pytest.MonkeyPatch.context() as monkeypatch:
+                    if "monkeypatch" in fixtures:
+                        arguments["monkeypatch"] = monkeypatch
+                    if tmp_path:
+                        arguments["tmp_path"] = tmp_path / str(number)
+                        arguments["tmp_path"].mkdir()
+                    function(**arguments)
             except pytest.skip.Exception as error:
                 skipped.append(error)
             except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - raised below
@@ -111,6 +128,8 @@ def _make_test(function: Callable[..., object], columns: Sequence[Column]) -> Ca
 
     run.__name__ = run.__qualname__ = function.__name__
     run.__module__, run.__doc__ = function.__module__, function.__doc__
+    folder = [inspect.Parameter("tmp_path", inspect.Parameter.KEYWORD_ONLY)] if "tmp_path" in fixtures else []
+    cast("Any", run).__signature__ = inspect.Signature(folder)  # what pytest reads
     return run
 
 

@@ -16,14 +16,15 @@ NUMBERS = pytest.mark.parametrize("number", [1, 2, 3], ids=["one", "two", "three
 
 
 @pytest.fixture
-def run(request: pytest.FixtureRequest) -> Callable[[object], list[str]]:
+def run(request: pytest.FixtureRequest) -> Callable[..., list[str]]:
     """Run the cases of a function. Returns: what is said about those that fail."""
 
-    def run(function: object) -> list[str]:
+    def run(function: object, **fixtures: object) -> list[str]:
         table = as_table(request.node.getparent(pytest.Module), "test_it", function)
         assert table
+        assert table._fixtureinfo.argnames == tuple(fixtures)
         try:
-            table.obj()
+            table.obj(**fixtures)
         except AssertionError as error:
             return error.__notes__
         return []
@@ -31,7 +32,7 @@ def run(request: pytest.FixtureRequest) -> Callable[[object], list[str]]:
     return run
 
 
-def test_all_cases_run_and_those_that_fail_are_named(run: Callable[[object], list[str]]) -> None:
+def test_all_cases_run_and_those_that_fail_are_named(run: Callable[..., list[str]]) -> None:
     ran = []
 
     @NUMBERS
@@ -43,7 +44,7 @@ def test_all_cases_run_and_those_that_fail_are_named(run: Callable[[object], lis
     assert ran == [1, 2, 3]
 
 
-def test_each_row_of_several_tables_is_tried_once(run: Callable[[object], list[str]]) -> None:
+def test_each_row_of_several_tables_is_tried_once(run: Callable[..., list[str]]) -> None:
     ran = []
 
     @pytest.mark.parametrize(("letter", "word"), [("a", "apple"), pytest.param("b", "berry"), ("c", "cherry")])
@@ -64,7 +65,7 @@ def test_so_it_is_with_fixtures(number: int, letter: str, request: pytest.Fixtur
     assert is_tried or request.config.getoption("--all")
 
 
-def test_a_table_is_skipped_if_all_cases_are(run: Callable[[object], list[str]]) -> None:
+def test_a_table_is_skipped_if_all_cases_are(run: Callable[..., list[str]]) -> None:
     @NUMBERS
     def some(number: int) -> None:
         if number == 1:
@@ -80,7 +81,22 @@ def skipped(number: int) -> None:
     pytest.skip(f"not {number}")
 
 
-def with_a_fixture(number: int, tmp_path: Path) -> None: ...
+def test_each_case_has_a_folder_and_changes_of_its_own(run: Callable[..., list[str]], tmp_path: Path) -> None:
+    @NUMBERS
+    def function(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert list(tmp_path.iterdir()) == []
+        assert SHARED == {}
+        (tmp_path / "file").touch()
+        monkeypatch.setitem(SHARED, "number", number)
+
+    assert run(function, tmp_path=tmp_path) == []
+    assert SHARED == {}
+
+
+SHARED: dict[str, int] = {}
+
+
+def with_a_fixture(number: int, capsys: pytest.CaptureFixture[str]) -> None: ...
 
 
 def without_one(number: int) -> None: ...
@@ -107,9 +123,16 @@ MARKS = {
     "values that a fixture takes": pytest.mark.parametrize("number", [1], indirect=True),
     "values that can be read once": pytest.mark.parametrize("number", iter([1])),
 }
+
+
+@pytest.fixture(params=["a", "b"])
+def each_letter() -> None: ...
+
+
 APART = {
     "no parameters": with_a_fixture,
     "a fixture": marked(NUMBERS, function=with_a_fixture),
+    "a fixture with parameters": marked(NUMBERS, pytest.mark.usefixtures("each_letter")),
     "cases that repeat each other": marked(NUMBERS, pytest.mark.repeats),
     "drawn inputs": marked(NUMBERS, function=drawn),
     **{name: marked(mark) for name, mark in MARKS.items()},

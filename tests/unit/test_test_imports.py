@@ -26,6 +26,8 @@ def find_modules(source: str) -> Iterator[str]:
 
 
 def _named_modules(source: str) -> Iterator[str]:
+    if "rukpak.controller" not in source:
+        return
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Import(names=imported):

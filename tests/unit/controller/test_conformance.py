@@ -30,7 +30,7 @@ class TestPlain(FormatContract):
 class TestHelm(FormatContract):
     plugin = HelmFormat
     content = (chart_of({"templates/a.yaml": json.dumps(config_map("a"))}),)
-    good_config = ({}, {"values": {"color": "red"}})
+    good_config = ({"values": {"color": "red"}},)
     bad_config = (({"valuesFiles": 5}, "spec.config.valuesFiles"),)
     bad_content = (
         (chart_of({"templates/a.yaml": "{{ fail `no` }}"}), Reason.RENDER_FAILED),

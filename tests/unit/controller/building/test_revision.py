@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rukpak.api.plugins import CustomKind
@@ -54,7 +54,6 @@ REVISION = Revision(
 
 
 @given(objects=OBJECTS, hooks=OBJECTS, terms=TERMS)
-@settings(deadline=None)
 def test_packed_objects_and_terms_are_unpacked(objects: tuple[Any, ...], hooks: tuple[Any, ...], terms: Terms) -> None:
     revision = Revision(
         digest="sha256:aa", objects=objects, hooks=hooks, terms=terms, warnings=("a",), namespace={"labels": {}}
@@ -107,7 +106,6 @@ def test_damaged_bytes_are_refused(objects: bytes, terms: bytes) -> None:
 
 
 @given(objects=OBJECTS)
-@settings(max_examples=50)
 def test_its_size_is_known_without_unpacking_it(objects: tuple[dict[str, Any], ...]) -> None:
     packed = pack_objects(Revision(digest="sha256:aa", objects=objects, terms=REVISION.terms))
     text = zlib.decompress(packed)

@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import sys
+from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -90,8 +91,8 @@ def no_terminal(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
 
 
-def answer(file: Path, text: str) -> tuple[int, str]:
-    """Render on a terminal, and answer the question; returns exit status and what was shown."""
+def agree(file: Path) -> tuple[int, str]:
+    """Render on a terminal, and agree; returns exit status and what was shown."""
     process, terminal = pty.fork()
     if process == 0:
         os.execve(sys.executable, words("-f", str(file)), environment(file.parent))
@@ -100,7 +101,7 @@ def answer(file: Path, text: str) -> tuple[int, str]:
         while piece := os.read(terminal, 4096).decode():
             shown += piece
             if shown.endswith(ASKED):
-                os.write(terminal, f"{text}\n".encode())
+                os.write(terminal, b"y\n")
     except OSError:
         pass  # the other end is closed
     status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
@@ -133,30 +134,38 @@ def test_who_says_so_beforehand_is_not_asked(file: Path, capsys: pytest.CaptureF
     assert "terminal" not in said
 
 
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """Not a real one, which would become that of this process if it leads its session, and hang it up."""
+
+    text: str
+
+    def open(self, mode: str = "r", *, encoding: str) -> io.StringIO:
+        return io.StringIO("" if mode == "w" else f"{self.text}\n")
+
+
 @pytest.mark.parametrize(
     ("text", "agrees"),
     [("", False), ("n", False), ("no", False), ("nay", False), ("yesterday", False), ("y", True), ("Yes", True)],
 )
 def test_who_agrees(text: str, *, agrees: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal:
-        """Not a real one, which would become that of this process if it leads its session, and hang it up."""
-
-        def open(self, mode: str = "r", *, encoding: str) -> io.StringIO:
-            return io.StringIO("" if mode == "w" else f"{text}\n")
-
-    monkeypatch.setattr(command, "TERMINAL", Terminal())
+    monkeypatch.setattr(command, "TERMINAL", Terminal(text))
     assert command.ask("no terminal") is agrees
 
 
-def test_who_does_not_agree_ends_it(file: Path) -> None:
-    status, shown = answer(file, "n")
-    assert status == 1
-    assert shown.endswith("canceled; no Secret was read\n")
-    assert "no-such-file" not in shown
+@pytest.mark.usefixtures("no_terminal")
+def test_who_does_not_agree_ends_it(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "TERMINAL", Terminal("n"))
+    assert main(["render", "-f", str(file)]) == 1
+    said = capsys.readouterr().err
+    assert said.endswith("canceled; no Secret was read\n")
+    assert "no-such-file" not in said
 
 
 def test_who_agrees_has_them_read(file: Path) -> None:
-    status, shown = answer(file, "y")
+    status, shown = agree(file)
     assert status == 1
     assert shown.count(ASKED) == 1
     assert "no-such-file" in shown

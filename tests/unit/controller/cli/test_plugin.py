@@ -10,7 +10,7 @@ import sys
 import threading
 import tomllib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -90,31 +90,47 @@ class Quiet(SimpleHTTPRequestHandler):
         pass
 
 
-@pytest.mark.parametrize("kind", EXAMPLES)
-def test_the_example_renders_without_a_network(kind: str, tmp_path: Path) -> None:
-    made = tmp_path / "made"
-    assert main(["plugin", "new", "example.com/ini", f"--kind={kind}", f"--folder={made}"]) == 0
+RENDER = """
+import os, sys
+from rukpak.controller.cli import main
+
+for folder in sys.path[1 : int(sys.argv[1]) + 1]:
+    os.chdir(folder)
+    main(["render", "-f", "example.yaml", "-o", "json"])
+    print(flush=True)
+"""
+
+
+def test_the_examples_render_without_a_network(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        folders = [str(make_example(kind, tmp_path / kind, stack)) for kind in EXAMPLES]
+        done = subprocess.run(
+            [sys.executable, "-c", RENDER, str(len(folders))],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(folders)}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    assert done.stderr == ""
+    rendered = [json.loads(text)["items"] for text in done.stdout.split("\n\n") if text]
+    assert [(found["kind"], found["metadata"]["name"], found["data"]["color"]) for (found,) in rendered] == [
+        ("ConfigMap", "settings", "blue") for _ in EXAMPLES
+    ]
+
+
+def make_example(kind: str, made: Path, stack: ExitStack) -> Path:
+    """Make a package as if pip had installed it, whose example is served; return its folder."""
+    assert main(["plugin", "new", f"example.com/ini-{kind}", f"--kind={kind}", f"--folder={made}"]) == 0
     # What pip would write beside the module.
     project = tomllib.loads((made / "pyproject.toml").read_text())["project"]
     groups = "".join(
         f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
         for group, entries in project["entry-points"].items()
     )
-    (made / "rukpak_ini-0.1.0.dist-info").mkdir()
-    (made / "rukpak_ini-0.1.0.dist-info/METADATA").write_text(
-        "Metadata-Version: 2.1\nName: rukpak-ini\nVersion: 0.1.0\n"
-    )
-    (made / "rukpak_ini-0.1.0.dist-info/entry_points.txt").write_text(groups)
+    information = made / f"{project['name'].replace('-', '_')}-0.1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: 0.1.0\n")
+    (information / "entry_points.txt").write_text(groups)
     served_by = re.findall(r"\(cd example && (.*)python -m http.server .* 8000\) &", (made / "README.md").read_text())
     subprocess.run(f"{served_by[0]}true", shell=True, cwd=made / "example", check=True)
     example = (made / "example.yaml").read_text()
-    with served(made / "example") as address:
-        (made / "example.yaml").write_text(example.replace("127.0.0.1:8000", address))
-        done = subprocess.run(
-            [sys.executable, "-m", "rukpak", "render", "-f", "example.yaml", "-o", "json"],
-            cwd=made, env={**os.environ, "PYTHONPATH": str(made)}, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    (found,) = json.loads(done.stdout)["items"]
-    assert (found["kind"], found["metadata"]["name"], found["data"]["color"]) == ("ConfigMap", "settings", "blue")
     assert "127.0.0.1:8000" in example
+    (made / "example.yaml").write_text(example.replace("127.0.0.1:8000", stack.enter_context(served(made / "example"))))
+    return made

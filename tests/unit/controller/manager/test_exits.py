@@ -1,32 +1,34 @@
-"""Exits in a process of their own: with their status and in time, whatever the disk does."""
+"""Exits in processes of their own: with their status and in time, whatever the disk does."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from collections.abc import Callable
-from operator import attrgetter
 from typing import NamedTuple
-
-import pytest
 
 from rukpak.controller.manager.process import DIED, LOST, exit_after_deaths, exit_after_loss
 
 SECONDS = 60.0
 PROGRAM = """
-import functools, sys, threading
+import os, sys, threading
 from rukpak.controller.manager import process as exits
 
 exits.LAST_SECONDS = 0.1
 
 class Quarantine:
-    def end(self):
-        {end}
+    def __init__(self, end):
+        self.end = lambda: eval(end)
 
-threading.Thread(target=threading.Event().wait).start()  # it would keep the process alive
-{leave}
-print("still here")
+for call in sys.argv[1:]:
+    child = os.fork()
+    if not child:
+        threading.Thread(target=threading.Event().wait).start()  # it would keep the process alive
+        eval(call)
+        print("still here", flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
+"""Importing the module takes longer than anything else, so that one process forks one for each case."""
 
 
 class Case(NamedTuple):
@@ -37,17 +39,22 @@ class Case(NamedTuple):
 
 
 CASES = [
-    Case("the Lease is lost", "pass", exit_after_loss, LOST),
-    Case("a thread keeps dying", "pass", exit_after_deaths, DIED),
+    Case("the Lease is lost", "None", exit_after_loss, LOST),
+    Case("a thread keeps dying", "None", exit_after_deaths, DIED),
     Case("the Lease is lost, and there is a bug", "1 / 0", exit_after_loss, LOST),
     Case("the Lease is lost, and the disk does not respond", "threading.Event().wait()", exit_after_loss, LOST),
     Case("a thread keeps dying, and the disk does not respond", "threading.Event().wait()", exit_after_deaths, DIED),
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
-def test_the_process_exits(case: Case) -> None:
-    arguments = "Quarantine()" if case.expect == LOST else 'Quarantine(), "why"'
-    program = PROGRAM.format(end=case.end, leave=f"exits.{case.leave.__name__}({arguments})")
-    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, timeout=SECONDS)
-    assert (done.returncode, done.stdout) == (case.expect, b"")
+def call_of(case: Case) -> str:
+    arguments = [f"Quarantine({case.end!r})", *(["'why'"] if case.expect == DIED else [])]
+    return f"exits.{case.leave.__name__}({', '.join(arguments)})"
+
+
+def test_the_processes_exit() -> None:
+    calls = [call_of(case) for case in CASES]
+    command = [sys.executable, "-c", PROGRAM, *calls]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=SECONDS)
+    ended = dict(zip([case.name for case in CASES], done.stdout.splitlines(), strict=True))
+    assert ended == {case.name: str(case.expect) for case in CASES}

@@ -17,6 +17,7 @@ from hack.fuzzing.target import Target, expect
 def _without_atheris(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(findings, "KEPT", tmp_path)
+    monkeypatch.setattr(findings, "_BATCH", 1)
 
 
 def test_a_target_that_is_unknown_is_misuse(capsys: pytest.CaptureFixture[str]) -> None:

@@ -106,7 +106,7 @@ def test_any_chart_is_refused_or_can_be_gathered(files: dict[str, bytes]) -> Non
         refuse_foreign_references(gather_chart(root, chart, Path(folder) / "gathered", Limits()), chart.path)
 
 
-@settings(PATIENT, max_examples=15)
+@PATIENT
 @given(st.binary(max_size=40), st.binary(max_size=40), st.dictionaries(st.text(max_size=5), JSON, max_size=3))
 def test_any_template_is_rendered_or_refused(template: bytes, values: bytes, given_values: dict[str, Any]) -> None:
     files = {**chart_of({}), "c/templates/a.yaml": b"{{ .Values.x }}" + template, "c/values.yaml": values}

@@ -67,7 +67,7 @@ def test_rendering_twice_gives_equal_bytes() -> None:
 
 
 @given(st.randoms(use_true_random=False))
-@settings(max_examples=15, deadline=None)
+@settings(deadline=None)
 def test_any_order_of_keys_gives_the_same_revision(random: Any) -> None:
     assert revision(rendered(shuffle(MANIFESTS, random))) == revision(rendered(MANIFESTS))
 
