@@ -259,7 +259,7 @@ def main(options: argparse.Namespace) -> int:
     for line in adoption.describe_differences():
         tell(line)
     if adoption.is_refused:
-        raise FailedError("nothing was changed: some objects cannot be taken over")
+        raise FailedError("nothing was changed: some objects cannot be taken over or applied")
     if options.dry_run:
         print(adoption.preview(options.output), end="")
         return 0

@@ -289,7 +289,9 @@ def _choose_revision(deployment: BundleDeployment, text: str) -> str:
     if not text:
         if found := find_previous(status):
             return found
-        raise FailedError(f"{name}: no earlier revision that was healthy is kept; name one with --to")
+        kept = [short(each) for each in kept_revisions(status) if each != status.revision]
+        remedy = f"; name one of those that are kept with --to: {', '.join(kept)}" if kept else ""
+        raise FailedError(f"{name}: no earlier revision that was healthy is kept{remedy}")
     if found := find_kept(status, text):
         return found
     raise FailedError(f"{name}: --to: not one of the revisions that are kept: {_list_kept(status)}")
