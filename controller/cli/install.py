@@ -41,6 +41,7 @@ from rukpak.controller.cli.content import (
     maps_of,
     pack,
     parts_of,
+    poll_each,
     read_trust,
     repeat,
     write_parts,
@@ -56,7 +57,7 @@ from rukpak.controller.formats.recognition import NoContentError
 from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.resources import DEPLOYMENTS
 from rukpak.controller.permissions.permissions import permissions_of
-from rukpak.controller.permissions.statement import to_lines
+from rukpak.controller.permissions.statement import is_kind, to_lines
 from rukpak.controller.sources.config_map import MOST_BYTES
 from rukpak.controller.sources.credentials import DOCKER_CONFIG_JSON, parse_secret
 from rukpak.controller.sources.image.registry import push_image
@@ -186,6 +187,8 @@ def _describe(draft: Draft, reviewed: Reviewed, comparison: Comparison, options:
     yield f"  Applied as: {f'ServiceAccount {account}' if account else 'the controller'}"
     if spec.get("paused"):
         yield f'  Paused: nothing changes on the cluster before "rukpak resume {reviewed.deployment.metadata.name}"'
+    has_secrets = any(is_kind(each, "", "Secret") for each in reviewed.revision.objects)
+    yield from (f"  Warning: {line}" for line in draft.describe_exposed(has_secrets=has_secrets))
     yield from (f"  {line}" for line in describe(to_lines(permissions_of(reviewed.revision))))
 
 
@@ -286,8 +289,11 @@ def push(options: argparse.Namespace) -> int:
     found, _ = deployments.read(options.name, missing=f'BundleDeployment "{options.name}" not found; {remedy}')
     value = _in_namespace(found, options.install_namespace)
     index, parts = _index_of(value, options.position), parts_of(options.name, archive)
+    spec = _point(value, index, [name for name, _, _ in parts])
+    if options.poll_interval is not None:
+        spec["sources"] = poll_each(spec["sources"], options.poll_interval)
     list(write_parts(client, value, parts))
-    value = _point(client, found, value, index, [name for name, _, _ in parts])
+    value = found if spec == found["spec"] else _replace_spec(client, found, spec)
     values, failures = wait_if_asked(options, deployments, awaits_ready, [value])
     _tidy(client, value, found, is_installed=options.wait and not failures)
     return conclude("push", options, values, failures, done=f"pushed {parts[0][1].digest}")
@@ -316,12 +322,11 @@ def _index_of(value: Manifest, given: int | None) -> int:
     raise MisuseError(f"spec.sources: {problem} of kind configMap; say with --source which one to replace")
 
 
-def _point(client: Client, found: Manifest, value: Manifest, index: int, pushed: Collection[str]) -> Manifest:
+def _point(value: Manifest, index: int, pushed: Collection[str]) -> dict[str, Any]:
     sources = list(value["spec"]["sources"])
     kept = {key: sources[index][key] for key in ("destination",) if key in sources[index]}
     sources[index] = {"kind": LOCAL, **kept, LOCAL: {"names": list(pushed)}}
-    spec = {**value["spec"], "sources": sources}
-    return found if spec == found["spec"] else _replace_spec(client, found, spec)
+    return {**value["spec"], "sources": sources}
 
 
 def package(options: argparse.Namespace) -> int:

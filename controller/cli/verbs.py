@@ -27,6 +27,8 @@ RENDERING = (
     *("helm", "render_timeout", "render_mebibytes", "confinement"),
 )
 """The options of the controller that `render` has, too."""
+SHORTEST_INTERVAL = 30
+"""Seconds of a pollInterval."""
 LEVELS = ("debug", "info", "warning", "error")
 OBJECTS = ("json", "yaml", "name")
 _KUBECTL_FORMS = {"jsonpath": 'use "kubectl get bd NAME -o jsonpath=TEMPLATE"'}
@@ -105,6 +107,14 @@ def _seconds(text: str) -> float:
         return float(text) if text.isdecimal() else parse_duration(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _interval(text: str) -> str:
+    if text.isdecimal():
+        text = f"{text}s"
+    if 0 < _seconds(text) < SHORTEST_INTERVAL:
+        raise argparse.ArgumentTypeError(f"must be at least {SHORTEST_INTERVAL}s, or 0 for never")
+    return text if _seconds(text) else ""
 
 
 def _wait(text: str) -> tuple[Adds, ...]:
@@ -377,6 +387,11 @@ DEPLOYMENTS = {
                 dest="position",
             ),
             _flag("-n, --install-namespace NAMESPACE", "sets spec.installNamespace if that is not set"),
+            _flag(
+                "--poll-interval DURATION",
+                "how often to check the other sources for a new tag, commit or version, such as 5m; 0: never",
+                type=_interval,
+            ),
             *_UNTIL_READY,
             _output(*OBJECTS),
             *_cluster(),
@@ -592,6 +607,12 @@ BUNDLES = {
             _YES,
             _flag("--dry-run", "change nothing; with -o yaml, print the BundleDeployment"),
             _flag("--force", "also install what would be refused as things are"),
+            _flag(
+                "--poll-interval DURATION",
+                "how often to check for a new tag, commit or version, such as 5m; 0: never",
+                group=_CONTENT_TITLE,
+                type=_interval,
+            ),
             *_UNTIL_READY,
             _output(*OBJECTS),
             _flag(
