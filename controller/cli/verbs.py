@@ -467,15 +467,19 @@ DEPLOYMENTS = {
         summary="pause BundleDeployments: report drift, change nothing",
         description="Pause BundleDeployments: keep reporting health and drift, but change no object.",
         usage=SELECTION,
-        examples={"pause shop --wait": "return once nothing changes any more", "pause --all": "all of them"},
+        examples={
+            "pause shop --wait": "return once nothing changes any more",
+            "pause --all": "all of them, until resume --all",
+        },
         flags=_CHANGE,
         entry="changes:pause",
     ),
     "resume": Verb(
         summary="resume paused BundleDeployments",
-        description="Resume paused BundleDeployments: repair drift and install pending revisions.",
+        description="Resume paused BundleDeployments: repair drift and install pending revisions. With --all, only those "
+        "that pause --all has paused; those that were paused before stay paused.",
         usage=SELECTION,
-        examples={"resume shop --wait": "return when it is Ready"},
+        examples={"resume shop --wait": "return when it is Ready", "resume --all": "all that pause --all has paused"},
         flags=_CHANGE,
         entry="changes:resume",
     ),
