@@ -4,8 +4,8 @@ Each changes spec or an annotation, and tells with `--wait` what that leads to. 
 then exactly that is approved or denied: the request carries the resourceVersion of what was shown, so that what has
 changed meanwhile is neither approved nor denied.
 
-`pause --all` marks those that it pauses, and `resume --all` resumes only these: each may be repeated after a failure, and
-what somebody has paused by itself stays paused.
+`pause --all` marks those that it pauses, and `resume --all` resumes only these: each may be repeated after a failure,
+and what somebody has paused by itself stays paused.
 
 `history` shows the revisions that are kept; `rollback` pins a BundleDeployment to one of them, or undoes that.
 """

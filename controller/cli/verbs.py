@@ -29,6 +29,9 @@ RENDERING = (
 """The options of the controller that `render` has, too."""
 SHORTEST_INTERVAL = 30
 """Seconds of a pollInterval."""
+_REGISTRY_TITLE, _TRUST_TITLE = "registry", "certificates"
+_HIDDEN = frozenset({*OPTION_GROUPS.values(), _REGISTRY_TITLE, _TRUST_TITLE})
+"""Groups of flags that few people need, and that most verbs have; `run` is about them."""
 LEVELS = ("debug", "info", "warning", "error")
 OBJECTS = ("json", "yaml", "name")
 _KUBECTL_FORMS = {"jsonpath": 'use "kubectl get bd NAME -o jsonpath=TEMPLATE"'}
@@ -61,7 +64,8 @@ class Verb:
 def make_parser(name: str) -> Parser:
     """Return the parser of a verb."""
     verb = VERBS[name]
-    parser = Parser(name, description=verb.description, examples=verb.examples)
+    hidden = () if name == "run" else _HIDDEN
+    parser = Parser(name, description=verb.description, examples=verb.examples, hidden=hidden)
     for add in verb.flags:
         add(parser)
     arguments = [str(each.metavar) for each in parser.actions() if not each.option_strings]
@@ -155,7 +159,7 @@ _SOURCES = (
     "content: folder, archive, packed chart or file of manifests; oci://IMAGE; https://ARCHIVE; "
     "git+https://REPOSITORY//DIRECTORY?ref=REF; -: stdin"
 )
-_CONTENT_TITLE, _CONFIG_TITLE, _REGISTRY_TITLE = "content", "format and config", "registry"
+_CONTENT_TITLE, _CONFIG_TITLE = "content", "format and config"
 _CAPABILITIES = 'output of "rukpak capabilities"; -: stdin; default: those of the latest Kubernetes version'
 _NAME = _argument("name", "NAME", "name of a BundleDeployment", type=object_name)
 _YES = _flag("-y, --yes", "do not ask for confirmation")
@@ -196,11 +200,11 @@ _INSTALL_NAMESPACE = _flag(
     group=_CONFIG_TITLE,
 )
 _TRUST = (
-    _flag("--certificate-authority FILE", "PEM certificates to trust instead of the system's", group=_CONTENT_TITLE),
+    _flag("--certificate-authority FILE", "PEM certificates to trust instead of the system's", group=_TRUST_TITLE),
     _flag(
         "--insecure-skip-tls-verify",
         "do not verify certificates, and use plain http if a registry does not serve https",
-        group=_CONTENT_TITLE,
+        group=_TRUST_TITLE,
     ),
 )
 _CONFIG = (
@@ -476,8 +480,8 @@ DEPLOYMENTS = {
     ),
     "resume": Verb(
         summary="resume paused BundleDeployments",
-        description="Resume paused BundleDeployments: repair drift and install pending revisions. With --all, only those "
-        "that pause --all has paused; those that were paused before stay paused.",
+        description="Resume paused BundleDeployments: repair drift and install pending revisions. With --all, only "
+        "those that pause --all has paused; those that were paused before stay paused.",
         usage=SELECTION,
         examples={"resume shop --wait": "return when it is Ready", "resume --all": "all that pause --all has paused"},
         flags=_CHANGE,
@@ -885,9 +889,11 @@ INSTALLATION = {
         examples={
             "uninstall --dry-run": "show what would be deleted",
             "uninstall --keep --yes": "keep what is installed, and do not ask",
+            "uninstall --delete --namespaces": "leave nothing behind",
         },
         flags=(
             _add_fate,
+            _flag("--namespaces", "with --delete: also namespaces that RukPak has made, with everything in them"),
             _YES,
             _flag("--dry-run", "only show what would be deleted"),
             _TIMEOUT,
