@@ -150,7 +150,7 @@ def _add_fate(parser: Parser) -> None:
 # flags of several verbs
 
 _SHELLS = ("bash", "zsh", "fish")
-_PLAYGROUND = ("up", "down", "env")
+_PLAYGROUND = ("up", "restart", "status", "env", "down")
 _PLUGINS = ("format", "source", "processor")
 _COLORS = ("auto", "always", "never")
 _APPROVALS = ("Automatic", "NewPermissions", "Manual")
@@ -804,13 +804,15 @@ INSTALLATION = {
         usage=f"[{'|'.join(_PLAYGROUND)}]",
         examples={
             "playground": "start it, and print how to use it",
+            "playground status": "what of it runs, and where the logs are",
             "playground down": "stop it, and delete what is in it",
         },
         flags=(
             _argument(
                 "action",
                 "ACTION",
-                "up: start; down: delete; env: print the environment [default: up]",
+                "up: start it, or what of it has ended; restart: all of it; status: what runs; env: print the "
+                "environment; down: delete it [default: up]",
                 nargs="?",
                 type=OneOf(_PLAYGROUND),
                 default="up",
