@@ -198,7 +198,8 @@ class Spec(Api):
     """ServiceAccount in installNamespace that is used to apply objects and to read Secrets. The namespace and the
     account must already exist. Empty: the controller's own account."""
     config: dict[str, Any] = Field(default_factory=dict, max_length=64)
-    """Options of the format, such as values and valuesFiles (helm), watchNamespace (registry-v1) or recursive (plain:
+    """Options of the format, such as values and valuesFiles (helm: paths in the content, or patterns such as
+    values-*.yaml), watchNamespace (registry-v1) or recursive (plain:
     whether to read subdirectories). Unknown keys are an error. Never put passwords, tokens or keys here: everyone who
     can read BundleDeployments can see them, including through the role rukpak-view. Store them in a Secret in
     installNamespace that the content refers to."""

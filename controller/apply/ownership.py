@@ -348,7 +348,10 @@ def _describe_collision(claimant: str, deployment: str) -> str:
             f"pause {deployment} and name it in spec.takeOver"
         )
     if claimant:
-        return f"already exists and belongs to {claimant}; remove it there, or set spec.collisionProtection to None"
+        return (
+            f"already exists and belongs to {claimant}; to take it over, have it no longer managed there, without "
+            "deleting it, and set spec.collisionProtection to None"
+        )
     return "already exists; set spec.collisionProtection to IfNoController to adopt it, or delete it"
 
 

@@ -259,7 +259,7 @@ def main(options: argparse.Namespace) -> int:
     for line in adoption.describe_differences():
         tell(line)
     if adoption.is_refused:
-        raise FailedError("nothing was changed: some objects cannot be taken over")
+        raise FailedError("nothing was changed: some objects cannot be taken over or applied")
     if options.dry_run:
         print(adoption.preview(options.output), end="")
         return 0
@@ -395,8 +395,8 @@ class ToolAdoption(Adoption):
         yield from (f"  Leave:     {key}: {reason}" for key, reason in self.left_out.items())
         for name, _, _ in self.draft.parts:
             yield f"  Create:    ConfigMap {self.deployment.spec.install_namespace}/{name}, with the content"
-        if self.draft.parts and any(each.key[:2] == _SECRET for each in self.findings):
-            yield "  Warning:   the values of Secrets are in these ConfigMaps, in clear"
+        has_secrets = any(each.key[:2] == _SECRET for each in self.findings)
+        yield from (f"  Warning:   {line}" for line in self.draft.describe_exposed(has_secrets=has_secrets))
         for rival in self.rivals:
             yield f"  Suspend:   {rival}{' (is suspended already)' if rival.is_suspended else ''}"
         if self.protection != self.deployment.spec.collision_protection:

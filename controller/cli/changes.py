@@ -4,6 +4,9 @@ Each changes spec or an annotation, and tells with `--wait` what that leads to. 
 then exactly that is approved or denied: the request carries the resourceVersion of what was shown, so that what has
 changed meanwhile is neither approved nor denied.
 
+`pause --all` marks those that it pauses, and `resume --all` resumes only these: each may be repeated after a failure,
+and what somebody has paused by itself stays paused.
+
 `history` shows the revisions that are kept; `rollback` pins a BundleDeployment to one of them, or undoes that.
 """
 
@@ -12,19 +15,22 @@ from __future__ import annotations
 import argparse
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any
 
+from rukpak.api import names
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.reading import try_to_read
 from rukpak.api.v1alpha2.types import BundleDeployment, HistoryEntry, Pending, Status, dump
 from rukpak.controller.building.revision import Revision
-from rukpak.controller.cli.command import FAILED, NoConsentError, confirm, connect, tell, tell_all
+from rukpak.controller.cli.command import FAILED, NoConsentError, confirm, connect, explain, tell, tell_all
 from rukpak.controller.cli.deployments import (
     AWAITING_CONTROLLER,
     DONE,
+    SHOWN_NAMES,
     Awaited,
     Awaits,
     awaits_ready,
@@ -39,11 +45,13 @@ from rukpak.controller.cli.deployments import (
 from rukpak.controller.cli.parser import program
 from rukpak.controller.content.limits import one_line
 from rukpak.controller.kube.client import Client
+from rukpak.controller.kube.errors import UNREACHABLE, ApiError
 from rukpak.controller.status.report import describe_changes, short
 from rukpak.controller.views import FailedError, MisuseError
 from rukpak.controller.views.access import (
     PAUSE,
     RESUME,
+    TRIES,
     Choice,
     Deployments,
     Manifest,
@@ -56,12 +64,14 @@ from rukpak.controller.views.access import (
     pin,
 )
 from rukpak.controller.views.objects import describe_place
-from rukpak.controller.views.texts import Cell, Color, Painted, age, dump_as, is_colored, to_table
+from rukpak.controller.views.texts import Cell, Color, Painted, age, dump_as, is_colored, some, to_table
 
 RETRY_SECONDS = 10.0
 """After a request that changes no condition, the failure from before it counts as that of the retry, too."""
 _DIGEST = re.compile(r"(sha256:)?([0-9a-f]{64})").fullmatch
 _ABBREVIATED = re.compile(r"(sha256:)?([0-9a-f]{8,64})").fullmatch
+Choose = Callable[[Manifest], Mapping[str, Any] | None]
+"""Returns how to change a BundleDeployment as it is; None: not at all."""
 HEADING = ("REVISION", "STATE", "OUTCOME", "INSTALLED", "SOURCES", "MESSAGE")
 _OUTCOMES = {"Healthy": Color.GREEN, "Failed": Color.RED, "RolledBack": Color.RED}
 _NAMED = re.compile(r"(?P<name>[^@]+)@(sha256:)?(?P<digest>[0-9a-f]{8,64})").fullmatch
@@ -72,6 +82,8 @@ def pause(options: argparse.Namespace) -> int:
 
     Raises: MisuseError, ApiError, ConfigurationError.
     """
+    if options.all:
+        return _change_all("pause", options, _pause_with_all, done="paused", awaits=awaits_pause)
     return _change("pause", options, PAUSE, done="paused", awaits=awaits_pause)
 
 
@@ -80,7 +92,23 @@ def resume(options: argparse.Namespace) -> int:
 
     Raises: MisuseError, ApiError, ConfigurationError.
     """
+    if options.all:
+        return _change_all("resume", options, _resume_with_all, done="resumed", awaits=awaits_ready)
     return _change("resume", options, RESUME, done="resumed", awaits=awaits_ready)
+
+
+def _pause_with_all(value: Manifest) -> Mapping[str, Any] | None:
+    if value["spec"].get("paused"):
+        return None
+    return {"metadata": {"annotations": {names.PAUSED_WITH_ALL: "true"}}, "spec": {"paused": True}}
+
+
+def _resume_with_all(value: Manifest) -> Mapping[str, Any] | None:
+    return RESUME if _is_paused_with_all(value) else None
+
+
+def _is_paused_with_all(value: Manifest) -> bool:
+    return names.PAUSED_WITH_ALL in (value["metadata"].get("annotations") or {})
 
 
 def reconcile(options: argparse.Namespace) -> int:
@@ -104,6 +132,51 @@ def _change(verb: str, options: argparse.Namespace, change: Mapping[str, Any], *
     values, failures = wait_if_asked(options, deployments, awaits, found)
     status = conclude(verb, options, values, failures, done=done)
     return status or (0 if is_complete(options, found) else FAILED)
+
+
+def _change_all(verb: str, options: argparse.Namespace, choose: Choose, *, done: str, awaits: Awaits) -> int:
+    """Change all as far as possible: one that cannot be changed must not keep the others from it, in an incident."""
+    check(options, default_all=False)
+    deployments = Deployments(connect(options))
+    found = select(verb, options, deployments, default_all=False)
+    changed, failed = [], False
+    for value in found:
+        try:
+            if current := _change_as_read(deployments, value, choose):
+                changed.append(current)
+        except ApiError as error:
+            if error.reason == UNREACHABLE:
+                raise
+            failed = True
+            tell(f"rukpak {verb}: {value['metadata']['name']}: {explain(error)}")
+    stay = [
+        value["metadata"]["name"] for value in found if value["spec"].get("paused") and not _is_paused_with_all(value)
+    ]
+    if stay:
+        remedy = "" if verb == "pause" else f'; "{program()} resume NAME" resumes one'
+        tell(f"left as they were, paused by themselves: {some(stay, SHOWN_NAMES)}{remedy}")
+    values, failures = wait_if_asked(options, deployments, awaits, changed)
+    return conclude(verb, options, values, failures, done=done) or (FAILED if failed else 0)
+
+
+def _change_as_read(deployments: Deployments, value: Manifest, choose: Choose) -> Manifest | None:
+    """Merge what depends on the present state, which is read again if it has changed; return None if nothing does.
+
+    Raises: ApiError, a 409 if it changes all the time.
+    """
+    current: Manifest | None = value
+    for left in reversed(range(TRIES)):
+        if current is None or (change := choose(current)) is None:
+            return None
+        metadata = current["metadata"]
+        guarded = {**change["metadata"], "resourceVersion": metadata["resourceVersion"]}
+        try:
+            return deployments.change(metadata["name"], {**change, "metadata": guarded})
+        except ApiError as error:
+            if error.status != HTTPStatus.CONFLICT or not left:
+                raise
+        current = deployments.get(metadata["name"])
+    return None
 
 
 def awaits_pause(deployment: BundleDeployment) -> Awaited:
@@ -289,7 +362,9 @@ def _choose_revision(deployment: BundleDeployment, text: str) -> str:
     if not text:
         if found := find_previous(status):
             return found
-        raise FailedError(f"{name}: no earlier revision that was healthy is kept; name one with --to")
+        kept = [short(each) for each in kept_revisions(status) if each != status.revision]
+        remedy = f"; name one of those that are kept with --to: {', '.join(kept)}" if kept else ""
+        raise FailedError(f"{name}: no earlier revision that was healthy is kept{remedy}")
     if found := find_kept(status, text):
         return found
     raise FailedError(f"{name}: --to: not one of the revisions that are kept: {_list_kept(status)}")

@@ -36,10 +36,11 @@ from rukpak.controller.building.entry_points import format_of
 from rukpak.controller.building.request import check_config
 from rukpak.controller.cli import manifest
 from rukpak.controller.cli.command import read_file
-from rukpak.controller.cli.values import Convert, merge_files, set_values, typed
+from rukpak.controller.cli.values import Convert, find_credentials, merge_files, set_values, typed
 from rukpak.controller.content.archive import write_entries
 from rukpak.controller.content.disk import read_folder
-from rukpak.controller.content.limits import Rejection, describe_bytes, quote
+from rukpak.controller.content.limits import Rejection, describe_bytes, one_line, quote
+from rukpak.controller.formats.helm.chart import find_chart
 from rukpak.controller.formats.helm.values import read_configuration
 from rukpak.controller.formats.manifests import read_documents
 from rukpak.controller.formats.plain import needs_recursive
@@ -106,6 +107,24 @@ class Draft:
     """Whether spec.format is not known yet, and to be recognized in the content."""
     parts: Sequence[tuple[str, Part, bytes]] = ()
     """The ConfigMaps that are to contain content of this machine, as `parts_of` returns them."""
+    chart: str = ""
+    """Name and version of the chart that is on this machine; empty: none is, or it does not say them."""
+    credentials: Sequence[str] = ()
+    """Paths of what flags put into spec.config that is a credential by its name."""
+
+    def describe_exposed(self, *, has_secrets: bool) -> Iterator[str]:
+        """Yield what is secret and would be written where others can read it.
+
+        `has_secrets`: whether its revision contains Secrets.
+        """
+        for path in self.credentials:
+            remedy = "put it into a Secret, and name that in spec.configFrom"
+            yield f"{path}: a credential that whoever may read BundleDeployments can read; {remedy}"
+        spec = self.value["spec"]
+        # A chart has templates of Secrets; with processors, it may have encrypted ones.
+        is_verbatim = spec.get("format") == "plain" and not spec.get("processors")
+        if self.parts and is_verbatim and has_secrets:
+            yield "the values of Secrets are put into ConfigMaps with the other manifests, in clear"
 
     def with_spec(self, spec: Mapping[str, Any]) -> Draft:
         """Return it with another spec."""
@@ -127,7 +146,7 @@ def make_draft(options: argparse.Namespace, found: Manifest | None = None) -> Dr
     _check_namespace(options, found)
     if options.format and options.format != spec.get("format"):
         spec.pop("config", None)  # of another format
-    archive, parts = b"", list[tuple[str, Part, bytes]]()
+    archive, parts, chart = b"", list[tuple[str, Part, bytes]](), ""
     if is_named(options):
         source = read_source(options)
         if source is None:
@@ -135,13 +154,18 @@ def make_draft(options: argparse.Namespace, found: Manifest | None = None) -> Dr
             parts = parts_of(name, archive)
             source = {"kind": LOCAL, LOCAL: {"names": [each for each, _, _ in parts]}}
         spec["sources"] = [_replace(spec.get("sources") or (), source)]
+    before = dict(find_credentials(spec.get("config")))
+    if (interval := getattr(options, "poll_interval", None)) is not None:
+        spec["sources"] = poll_each(spec.get("sources") or (), interval)
     spec |= read_overrides(options, spec.get("config"))
+    added = [path for path, value in find_credentials(spec.get("config")) if before.get(path) != value]
     if archive:
-        spec = _complete(spec, archive, options.source)
+        spec, chart = _complete(spec, archive, options.source)
     elif "format" not in spec and any("chart" in mapping(each) for each in mappings(spec, "sources")):
         spec["format"] = "helm"
     recognizes = not options.file and "format" not in spec
-    return Draft(value={**base, "spec": spec}, origin=origin, parts=parts, recognizes=recognizes)
+    value = {**base, "spec": spec}
+    return Draft(value=value, origin=origin, parts=parts, recognizes=recognizes, chart=chart, credentials=added)
 
 
 def _check_namespace(options: argparse.Namespace, found: Manifest | None) -> None:
@@ -178,7 +202,18 @@ def _replace(sources: Sequence[Mapping[str, Any]], source: Mapping[str, Any]) ->
     return {"kind": kind, **kept, kind: {**how, **source[kind]}}
 
 
-def _complete(spec: dict[str, Any], archive: bytes, source: str) -> dict[str, Any]:
+def poll_each(sources: Sequence[Mapping[str, Any]], interval: str) -> list[dict[str, Any]]:
+    """Return sources that are checked so often, but for ConfigMaps, which are watched.
+
+    Raises: MisuseError if there are only ConfigMaps.
+    """
+    if all(each["kind"] == LOCAL for each in sources):
+        raise MisuseError("--poll-interval: the only sources are ConfigMaps, which are watched")
+    return [dict(each) if each["kind"] == LOCAL else {**each, "pollInterval": interval} for each in sources]
+
+
+def _complete(spec: dict[str, Any], archive: bytes, source: str) -> tuple[dict[str, Any], str]:
+    """Return the spec with what the content says itself, and the name and version of the chart in it."""
     with tempfile.TemporaryDirectory(prefix="rukpak-") as folder:
         tree = _unpack(archive, _file_name(source), Path(folder), source)
         spec = {**spec, **recognize(tree.root, spec)}
@@ -186,7 +221,16 @@ def _complete(spec: dict[str, Any], archive: bytes, source: str) -> dict[str, An
             config = spec.get("config") or {}
             check_config(spec["format"], config)
             spec["installNamespace"] = format_of(spec["format"]).suggest_namespace(tree, config)
-    return spec
+        return spec, _describe_chart(tree) if spec["format"] == "helm" else ""
+
+
+def _describe_chart(tree: ContentTree) -> str:
+    try:
+        found = find_chart(tree, Limits())
+        about = {} if found.is_packed else read_mapping(str(tree.root / found.path / "Chart.yaml"), "the chart")
+    except (BundleError, MisuseError):  # rendering says what is wrong
+        return ""
+    return " ".join(one_line(str(about[key])) for key in ("name", "version") if about.get(key))
 
 
 def read_overrides(options: argparse.Namespace, config: Mapping[str, Any] | None) -> dict[str, Any]:

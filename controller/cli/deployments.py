@@ -367,8 +367,7 @@ def server_time(reply: Response) -> datetime:
 def tell_unserved(verb: str, client: Client, namespace: str, values: Iterable[Manifest]) -> None:
     """Print on stderr on which BundleDeployments no controller acts, and what to do.
 
-    Nothing is printed about those of the default shard that were observed, so that no Lease is read for them, or if
-    the user may not read Leases.
+    Nothing is printed if the user may not read Leases.
 
     Args:
         verb: of the command line.
@@ -380,18 +379,17 @@ def tell_unserved(verb: str, client: Client, namespace: str, values: Iterable[Ma
     """
     found: dict[str, list[str]] = {}
     for value in values:
-        metadata, status = value["metadata"], value.get("status") or {}
-        shard = (metadata.get("labels") or {}).get(names.SHARD)
-        if shard is not None or status.get("observedGeneration") != metadata.get("generation"):
-            found.setdefault(shard or "", []).append(metadata["name"])
+        metadata = value["metadata"]
+        found.setdefault((metadata.get("labels") or {}).get(names.SHARD) or "", []).append(metadata["name"])
     for shard, deployments in sorted(found.items()):
         if not is_served(client, namespace, shard):
-            tell(f"rukpak {verb}: {some(deployments, SHOWN_NAMES)}: {_explain_unserved(shard)}")
+            tell(f"rukpak {verb}: {some(deployments, SHOWN_NAMES)}: {_explain_unserved(shard, namespace)}")
 
 
-def _explain_unserved(shard: str) -> str:
+def _explain_unserved(shard: str, namespace: str) -> str:
     if not shard:
-        return 'no controller acts; "rukpak check" says what is missing'
+        found = f'no controller is active in namespace "{namespace}"'
+        return f'{found}; "rukpak check" says what is missing, and --namespace names another one'
     remedy = f'start one with "--shard {shard}"' if is_shard_name(shard) else "that cannot be the name of one"
     return f'no controller serves the shard "{shard}"; {remedy}, or change the label {names.SHARD}'
 

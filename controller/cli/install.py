@@ -29,7 +29,7 @@ from typing import Any
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Access, Credentials, Limits
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.cli.command import confirm, connect, read_file, tell, tell_all
+from rukpak.controller.cli.command import confirm, connect, explain, read_file, tell, tell_all
 from rukpak.controller.cli.content import (
     LOCAL,
     OCI,
@@ -41,6 +41,7 @@ from rukpak.controller.cli.content import (
     maps_of,
     pack,
     parts_of,
+    poll_each,
     read_trust,
     repeat,
     write_parts,
@@ -48,7 +49,7 @@ from rukpak.controller.cli.content import (
 )
 from rukpak.controller.cli.deployments import awaits_ready, conclude, wait_if_asked
 from rukpak.controller.cli.diff import compare
-from rukpak.controller.cli.other_tools import name_origin
+from rukpak.controller.cli.other_tools import check_origin, choose_origin, name_origin
 from rukpak.controller.cli.permissions import describe
 from rukpak.controller.cli.render import network_of, new_store, read_capabilities, render_local, render_new
 from rukpak.controller.content.limits import quote
@@ -56,7 +57,7 @@ from rukpak.controller.formats.recognition import NoContentError
 from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.resources import DEPLOYMENTS
 from rukpak.controller.permissions.permissions import permissions_of
-from rukpak.controller.permissions.statement import to_lines
+from rukpak.controller.permissions.statement import is_kind, to_lines
 from rukpak.controller.sources.config_map import MOST_BYTES
 from rukpak.controller.sources.credentials import DOCKER_CONFIG_JSON, parse_secret
 from rukpak.controller.sources.image.registry import push_image
@@ -94,7 +95,9 @@ def install(options: argparse.Namespace) -> int:
     if found and (pinned := found["spec"].get("pinnedRevision")) and not draft.value["spec"].get("pinnedRevision"):
         tell(f"  Rollback: to {short(pinned)}, is undone")
     if comparison.is_refused and not options.force:
-        raise FailedError(f"nothing was {'changed' if found else 'created'}: {_refusal(reviewed, comparison, options)}")
+        raise FailedError(
+            f"nothing was {'changed' if found else 'created'}: {_refusal(client, reviewed, comparison, options)}"
+        )
     if options.dry_run:
         spec = _merged_spec(deployments, draft, found) if options.file else draft.value["spec"]
         done = "created" if not found else "unchanged" if found["spec"] == spec else "configured"
@@ -178,12 +181,14 @@ def _describe(draft: Draft, reviewed: Reviewed, comparison: Comparison, options:
         yield from write(comparison, key, colors=False)
     else:
         yield from _summarize(comparison, key)
-    yield f"  Format: {spec['format']}{_describe_recursion(spec)}"
+    yield f"  Format: {spec['format']}{f', chart {draft.chart}' if draft.chart else ''}{_describe_recursion(spec)}"
     yield f"  Namespace: {reviewed.revision.terms.install_namespace}"
     account = spec.get("serviceAccountName")
     yield f"  Applied as: {f'ServiceAccount {account}' if account else 'the controller'}"
     if spec.get("paused"):
         yield f'  Paused: nothing changes on the cluster before "rukpak resume {reviewed.deployment.metadata.name}"'
+    has_secrets = any(is_kind(each, "", "Secret") for each in reviewed.revision.objects)
+    yield from (f"  Warning: {line}" for line in draft.describe_exposed(has_secrets=has_secrets))
     yield from (f"  {line}" for line in describe(to_lines(permissions_of(reviewed.revision))))
 
 
@@ -202,16 +207,30 @@ def _describe_recursion(spec: Mapping[str, Any]) -> str:
     return ", with manifests in subdirectories (spec.config.recursive)" if is_recursive else ""
 
 
-def _refusal(reviewed: Reviewed, comparison: Comparison, options: argparse.Namespace) -> str:
-    adopt = ""
-    is_described = bool(options.file) or is_named(options)
+def _refusal(client: Client, reviewed: Reviewed, comparison: Comparison, options: argparse.Namespace) -> str:
+    advice = _advise_adoption(client, reviewed, comparison, options)
+    return f"some of it would be refused; {f'{advice}; ' if advice else ''}--force writes it all the same"
+
+
+def _advise_adoption(client: Client, reviewed: Reviewed, comparison: Comparison, options: argparse.Namespace) -> str:
+    """Return how to take over what is refused; empty if anything is refused that an adoption would not help with."""
     namespace = reviewed.revision.terms.install_namespace
-    holders = [each.holder for each in comparison.objects if each.change is Change.REFUSED]
-    origins = {name_origin(each, namespace) if each else "" for each in holders}
-    if is_described and len(origins) == 1 and (origin := origins.pop()):
+    refused = [each.holder for each in comparison.objects if each.change is Change.REFUSED]
+    holders = [each for each in refused if each]
+    if comparison.refusals or not holders or len(holders) < len(refused) or not (options.file or is_named(options)):
+        return ""
+    origins = {name_origin(each, namespace, Deployments(client).exists) for each in holders}
+    if origin := choose_origin(origins):
+        try:
+            check_origin(client, origin, namespace)
+        except (FailedError, ApiError) as error:
+            return f"it cannot be taken over from {origin}: {explain(error)}"
         words = ["rukpak", "adopt", reviewed.deployment.metadata.name, *repeat(options), "--from", origin]
-        adopt = f'"{shlex.join(words)}" takes over what {origin} has installed; '
-    return f"some of it would be refused; {adopt}--force installs it all the same"
+        return f'"{shlex.join(words)}" takes over what {origin} has installed'
+    if None not in origins and len(origins - {""}) > 1:
+        found = ", ".join(sorted(each for each in origins if each))
+        return f"it was installed by {found}: divide it into bundles that each take over from one of them"
+    return ""
 
 
 def _write(client: Client, options: argparse.Namespace, draft: Draft, found: Manifest | None) -> tuple[Manifest, str]:
@@ -264,12 +283,17 @@ def push(options: argparse.Namespace) -> int:
     archive = pack(options.source, MOST_BYTES)
     client = connect(options)
     deployments = Deployments(client)
-    remedy = f'"rukpak install {options.name} {options.source}" creates it'
+    words = ["rukpak", "install", options.name, options.source]
+    words += ["-n", options.install_namespace] if options.install_namespace else []
+    remedy = f'"{shlex.join(words)}" creates it'
     found, _ = deployments.read(options.name, missing=f'BundleDeployment "{options.name}" not found; {remedy}')
     value = _in_namespace(found, options.install_namespace)
     index, parts = _index_of(value, options.position), parts_of(options.name, archive)
+    spec = _point(value, index, [name for name, _, _ in parts])
+    if options.poll_interval is not None:
+        spec["sources"] = poll_each(spec["sources"], options.poll_interval)
     list(write_parts(client, value, parts))
-    value = _point(client, found, value, index, [name for name, _, _ in parts])
+    value = found if spec == found["spec"] else _replace_spec(client, found, spec)
     values, failures = wait_if_asked(options, deployments, awaits_ready, [value])
     _tidy(client, value, found, is_installed=options.wait and not failures)
     return conclude("push", options, values, failures, done=f"pushed {parts[0][1].digest}")
@@ -298,12 +322,11 @@ def _index_of(value: Manifest, given: int | None) -> int:
     raise MisuseError(f"spec.sources: {problem} of kind configMap; say with --source which one to replace")
 
 
-def _point(client: Client, found: Manifest, value: Manifest, index: int, pushed: Collection[str]) -> Manifest:
+def _point(value: Manifest, index: int, pushed: Collection[str]) -> dict[str, Any]:
     sources = list(value["spec"]["sources"])
     kept = {key: sources[index][key] for key in ("destination",) if key in sources[index]}
     sources[index] = {"kind": LOCAL, **kept, LOCAL: {"names": list(pushed)}}
-    spec = {**value["spec"], "sources": sources}
-    return found if spec == found["spec"] else _replace_spec(client, found, spec)
+    return {**value["spec"], "sources": sources}
 
 
 def package(options: argparse.Namespace) -> int:

@@ -20,7 +20,7 @@ import io
 import json
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
@@ -40,7 +40,7 @@ from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.resources import GroupVersionKind, Resource
 from rukpak.controller.observe.records import Entry, ObjectKey, entries_of, entry_of, fields_of, key_of, project
-from rukpak.controller.untrusted import is_object_name, mapping, mappings, strings
+from rukpak.controller.untrusted import is_object_name, mapping, strings
 from rukpak.controller.views import FailedError, MisuseError
 from rukpak.controller.views.access import MANAGER, REQUESTS, attempt
 from rukpak.controller.views.comparison import SERVER_METADATA, clean
@@ -160,29 +160,50 @@ def read_origin(text: str, install_namespace: str, managers: tuple[str, ...]) ->
     return Origin(tool=Tool.FLUX, name=name, namespace=namespace or FLUX_NAMESPACE, managers=managers)
 
 
-def name_origin(live: Mapping[str, Any], install_namespace: str) -> str:
-    """Return what `--from` names to take over an object; empty if it has another owner, or nothing shows who made it.
+def name_origin(live: Mapping[str, Any], install_namespace: str, exists: Callable[[str, str], bool]) -> str | None:
+    """Return what `--from` names to take over an object; empty if nothing shows who made it, None if nothing takes it.
 
     Args:
         live: the object.
         install_namespace: the namespace of a release by default.
+        exists: whether a BundleDeployment with a name and UID exists.
     """
-    metadata = mapping(live, "metadata")
+    metadata, record = mapping(live, "metadata"), project(live, "", "")
     labels, annotations = strings(metadata, "labels"), strings(metadata, "annotations")
-    if names.OWNER_LABEL in labels or any(each.get("controller") for each in mappings(metadata, "ownerReferences")):
-        return ""
+    if record.owner and exists(record.owner, record.owner_uid):
+        return None if is_tool(record.owner) else record.owner
+    if record.controller_uid:
+        return None
     if release := annotations.get(RELEASE_NAME):
         return _name_tool(Tool.HELM, release, annotations.get(RELEASE_NAMESPACE, ""), install_namespace)
     if name := labels.get(f"{KUSTOMIZATION}/name"):
         return _name_tool(Tool.FLUX, name, labels.get(f"{KUSTOMIZATION}/namespace", ""), FLUX_NAMESPACE)
+    if record.marks:
+        return None
     kubectl = Origin(tool=Tool.KUBECTL)
     is_known = LAST_APPLIED in annotations or any(kubectl.is_manager(each["manager"]) for each in entries_of(live))
-    return Tool.KUBECTL.value if is_known and not project(live, "", "").marks else ""
+    return Tool.KUBECTL.value if is_known else ""
 
 
-def _name_tool(tool: Tool, name: str, namespace: str, default: str) -> str:
+def choose_origin(origins: Collection[str | None]) -> str:
+    """Return what `--from` names to take over several objects at once; empty if nothing does.
+
+    An adoption from a tool also takes what has no owner, one from a BundleDeployment only what is that one's.
+
+    Args:
+        origins: of the objects, as `name_origin` returns them.
+    """
+    owners = set(origins) - {"", Tool.KUBECTL.value}
+    if not owners:
+        return Tool.KUBECTL.value if Tool.KUBECTL.value in origins else ""
+    owner = owners.pop()
+    takes_all = bool(owner) and not owners and (is_tool(owner or "") or len(set(origins)) == 1)
+    return owner if owner and takes_all else ""
+
+
+def _name_tool(tool: Tool, name: str, namespace: str, default: str) -> str | None:
     if not is_object_name(name) or not is_object_name(namespace or default):
-        return ""
+        return None
     # A name with a dot is only told from a namespace by another one.
     is_short = namespace in ("", default) and "." not in name
     return f"{tool.value}/{name}" if is_short else f"{tool.value}/{name}.{namespace or default}"
@@ -294,6 +315,19 @@ def find_rivals(
     if any(found[each] is None for each in _named(origin)):
         raise FailedError(f'{origin}: not found; "kubectl get kustomizations --all-namespaces" shows them')
     return [rival for rival in found.values() if rival]
+
+
+def check_origin(client: Client, text: str, install_namespace: str) -> None:
+    """Check that what `--from` names can be taken over now.
+
+    Raises: FailedError; ApiError, also if the user may not read what the tool has recorded.
+    """
+    if not is_tool(text):
+        return
+    origin, discovery = read_origin(text, install_namespace, ()), Discovery(client)
+    if origin.tool is Tool.HELM:
+        find_release(client, discovery, origin)
+    find_rivals(client, discovery, origin, ())
 
 
 def suspend(client: Client, rival: Rival) -> None:

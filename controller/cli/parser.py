@@ -6,7 +6,7 @@ import argparse
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
@@ -54,21 +54,30 @@ class Parser(argparse.ArgumentParser):
     Args:
         verb: its name.
         examples: command lines after `rukpak`, each with what it does.
+        hidden: titles of groups that only `--help=all` shows.
     """
 
-    def __init__(self, verb: str, *, description: str = "", examples: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        verb: str,
+        *,
+        description: str = "",
+        examples: Mapping[str, str] | None = None,
+        hidden: Collection[str] = (),
+    ) -> None:
         super().__init__(
             prog=f"{program()} {verb}",
             description=description,
-            epilog=_show_examples(examples or {}),
             formatter_class=_Formatter,
             allow_abbrev=False,
+            add_help=False,
         )
-        self.verb = verb
+        self.verb, self._examples, self._hidden = verb, _show_examples(examples or {}), hidden
         self.switches: dict[str, tuple[str, str]] = {}
         """The values of flags that need none: of `--flag` and of `--no-flag`."""
         self._positionals.title, self._optionals.title = "arguments", FLAGS
         self._titled = {FLAGS: self._optionals}
+        self.add_argument("-h", "--help", action="help", help="show this help")
 
     def add_flag(self, group: str, flags: tuple[str, ...], **options: Any) -> None:
         """Add a flag to a group of help."""
@@ -85,8 +94,29 @@ class Parser(argparse.ArgumentParser):
             self._titled[title] = self.add_argument_group(title)
         return self._titled[title]
 
+    def format_help(self, *, is_whole: bool = False) -> str:
+        """Return help: examples first, and without the hidden groups unless it is to be whole."""
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
+        formatter.add_text(self.description)
+        formatter.add_text(self._examples)
+        left_out = []
+        for group in self._action_groups:
+            if not is_whole and group.title in self._hidden:
+                left_out.append(str(group.title))
+                continue
+            formatter.start_section(group.title)
+            formatter.add_arguments(group._group_actions)  # noqa: SLF001 - as the method that this replaces
+            formatter.end_section()
+        if left_out:
+            formatter.add_text(f'Use "{self.prog} --help=all" for flags about: {", ".join(left_out)}.')
+        return formatter.format_help()
+
     def read(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Return the options; on a mistake print it and exit with status 2."""
+        if "--help=all" in arguments:
+            print(self.format_help(is_whole=True), end="")
+            self.exit()
         options, unknown = self.parse_known_args([self._complete(word) for word in arguments])
         flags = [word for word in unknown if word.startswith("-") and word != "-"]
         if flags:

@@ -10,28 +10,46 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 
 from rukpak.api import names
 from rukpak.api.v1alpha2.schema import crd
-from rukpak.controller.cli.command import tell
+from rukpak.controller.cli.command import FAILED, tell
 from rukpak.controller.cli.deployments import read_holder
+from rukpak.controller.cli.install_controller import read_manifests
 from rukpak.controller.cli.installation import DEFINITION, list_programs
 from rukpak.controller.content.limits import one_line
-from rukpak.controller.kube.client import connect
+from rukpak.controller.kube.client import Client, connect
+from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.kube.resources import GroupVersionKind
 from rukpak.controller.playground.binaries import Binaries, MissingError
-from rukpak.controller.playground.cluster import ControlPlane, Registry, load_control_plane, make_control_plane
-from rukpak.controller.playground.processes import Process, running_process, take_away
+from rukpak.controller.playground.cluster import (
+    ControlPlane,
+    Registry,
+    claim_address,
+    load_control_plane,
+    make_control_plane,
+    read_programs,
+    registry_of,
+)
+from rukpak.controller.playground.processes import Process, kill_noted, running_process, take_away
 from rukpak.controller.playground.programs import CONTROL_PLANE
 from rukpak.controller.playground.settings import Settings, read_settings
 from rukpak.controller.playground.waiting import wait_for
 from rukpak.controller.processes.programs import Mechanisms
 from rukpak.controller.views import FailedError
+from rukpak.controller.views.texts import to_table
 
 NAME = "playground"
 PROGRAMS = (*CONTROL_PLANE, "kwok", "registry")
+COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok", "registry", "controller")
+"""What runs, in the order in which it is started."""
+METRICS = "metrics.host"
+_WHOLE = "whole"
+"""A file that is there once everything was started."""
 CONTROLLER_SECONDS = 60.0
 FIRST_STEPS = """\
 Use it in this shell:  eval "$(rukpak playground env)"
@@ -40,11 +58,12 @@ Then install something:
   kubectl create deployment hello --image=nginx --dry-run=client -o yaml > hello/deployment.yaml
   rukpak install hello ./hello -n hello --yes --wait
   rukpak tree hello
+See what runs:         rukpak playground status
 Delete it:             rukpak playground down"""
 
 
 def main(options: argparse.Namespace) -> int:
-    """Start the playground, delete it, or print its environment; return the exit status.
+    """Start the playground, delete it, or say what runs; return the exit status: 1 if something has ended.
 
     Raises: FailedError.
     """
@@ -52,18 +71,15 @@ def main(options: argparse.Namespace) -> int:
         raise FailedError("the programs of a control plane are only published for Linux")
     settings = read_settings()
     try:
-        _ACTIONS[options.action](settings, settings.running / NAME)
+        return _ACTIONS[options.action](settings, settings.running / NAME)
     except (MissingError, OSError, RuntimeError, TimeoutError) as error:
         raise FailedError(one_line(str(error))) from None
-    return 0
 
 
-def _up(settings: Settings, folder: Path) -> None:
-    if is_complete(folder):
-        tell("the playground is running already")
-    elif folder.exists():
-        raise FailedError(f'{folder}: is being started, or was not stopped; "rukpak playground down" deletes it')
-    else:
+def _up(settings: Settings, folder: Path) -> int:
+    if (ended := find_ended(folder)) is None:
+        if folder.exists():
+            raise FailedError(f'{folder}: is being started, or was not; "rukpak playground down" deletes it')
         programs = obtain_programs(Binaries(settings, tell), needs_helm="helm" not in list_programs(""))
         folder.mkdir(mode=0o700, parents=True)
         try:
@@ -73,32 +89,70 @@ def _up(settings: Settings, folder: Path) -> None:
             raise
         tell("The playground runs: a cluster whose pods are only objects, a registry, and the controller.")
         tell(f"Its log is {folder / 'controller.log'}")
+    elif ended:
+        tell(f"starting again what has ended: {', '.join(ended)}")
+        _run(load_control_plane(folder), read_programs(folder))
+    else:
+        tell("the playground is running already")
     print(load_control_plane(folder).exports(), end="", flush=True)
     for line in FIRST_STEPS.splitlines():
         tell(line)
+    return 0
 
 
-def _down(_settings: Settings, folder: Path) -> None:
-    if not folder.exists():
+def _restart(settings: Settings, folder: Path) -> int:
+    if find_ended(folder) is None:
+        raise FailedError(_MISSING)
+    for name in reversed(COMPONENTS):
+        kill_noted(folder / f"{name}.pid")
+    return _up(settings, folder)
+
+
+def _down(_settings: Settings, folder: Path) -> int:
+    if folder.exists():
+        take_away(folder)
+    else:
         tell("there is no playground")
-        return
-    take_away(folder)
+        return 0
     tell("the playground is deleted")
+    return 0
 
 
-def _env(_settings: Settings, folder: Path) -> None:
-    if not is_complete(folder):
-        raise FailedError('the playground is not running; run "rukpak playground"')
+def _status(_settings: Settings, folder: Path) -> int:
+    if (ended := find_ended(folder)) is None:
+        raise FailedError(_MISSING)
+    rows = [(name, "ended" if name in ended else "running", str(folder / f"{name}.log")) for name in COMPONENTS]
+    print(to_table(("COMPONENT", "STATE", "LOG"), rows), end="", flush=True)
+    tell(f"registry: {registry_of(folder)}; metrics: http://{claim_address(folder / METRICS)}/metrics")
+    if ended:
+        tell('"rukpak playground" starts again what has ended; what was installed is still there')
+    return FAILED if ended else 0
+
+
+def _env(_settings: Settings, folder: Path) -> int:
+    ended = find_ended(folder)
+    if ended is None or ended:
+        raise FailedError(f"{', '.join(ended)} has ended; {_AGAIN}" if ended else _MISSING)
     print(load_control_plane(folder).exports(), end="", flush=True)
+    return 0
 
 
-_ACTIONS: Mapping[str, Callable[[Settings, Path], None]] = {"up": _up, "down": _down, "env": _env}
+_AGAIN = 'run "rukpak playground"'
+_MISSING = f"the playground is not running; {_AGAIN}"
+_ACTIONS: Mapping[str, Callable[[Settings, Path], int]] = {
+    "up": _up,
+    "restart": _restart,
+    "status": _status,
+    "env": _env,
+    "down": _down,
+}
 
 
-def is_complete(folder: Path) -> bool:
-    """Return whether everything that was started in a folder is still running."""
-    recorded = [*folder.glob("*.pid")]
-    return (folder / "controller.pid") in recorded and all(map(running_process, recorded))
+def find_ended(folder: Path) -> list[str] | None:
+    """Return which components of a playground have ended; None if it was never whole."""
+    if not (folder / _WHOLE).exists():
+        return None
+    return [name for name in COMPONENTS if running_process(folder / f"{name}.pid") is None]
 
 
 def obtain_programs(binaries: Binaries, *, needs_helm: bool) -> dict[str, Path]:
@@ -119,20 +173,37 @@ def _start(folder: Path, programs: Mapping[str, Path]) -> None:
     cluster = make_control_plane(folder, programs, audit=False)
     if "helm" in programs:
         (folder / "bin" / "helm").symlink_to(programs["helm"])
+    _run(cluster, programs)
+    (folder / _WHOLE).touch()
+
+
+def _run(cluster: ControlPlane, programs: Mapping[str, Path]) -> None:
+    """Start what does not run."""
     tell("starting the cluster")
     cluster.start()
     tell("starting the registry and the controller")
-    Registry(folder, programs["registry"]).start()
-    _start_controller(cluster)
+    Registry(cluster.folder, programs["registry"]).start()
+    if running_process(cluster.folder / "controller.pid") is None:
+        _start_controller(cluster)
+
+
+def _install_api(client: Client) -> None:
+    client.apply(DEFINITION, crd(), manager=f"rukpak-{NAME}", force=True)
+    discovery = Discovery(client)
+    for manifest in read_manifests(restricted=False, image="", namespace=names.DEFAULT_NAMESPACE):
+        if manifest["kind"] == "ClusterRole" and (resource := discovery.resource(GroupVersionKind.of(manifest))):
+            path = resource.path(name=manifest["metadata"]["name"])
+            client.apply(path, manifest, manager=f"rukpak-{NAME}", force=True)
 
 
 def _start_controller(cluster: ControlPlane) -> None:
     client = connect(kubeconfig=str(cluster.kubeconfig), user_agent=f"rukpak-cli/{version('rukpak')}")
-    client.apply(DEFINITION, crd(), manager=f"rukpak-{NAME}", force=True)
+    _install_api(client)
     options = [
         f"--kubeconfig={cluster.kubeconfig}",
         f"--store={cluster.folder / 'store'}",
-        *("--metrics-address=off", "--probe-address=off", "--log-format=text"),
+        f"--metrics-address={claim_address(cluster.folder / METRICS)}",
+        *("--probe-address=off", "--log-format=text"),
     ]
     if lack := Mechanisms.found().lack():
         tell(f"{lack}: git and helm run unconfined in the playground")
@@ -142,10 +213,13 @@ def _start_controller(cluster: ControlPlane) -> None:
     command = [sys.executable, "-P", "-m", "rukpak", "run", *options]
     process = Process("controller", cluster.folder, command, {"PATH": path})
     process.start()
+    started = time.monotonic()
 
     def acts() -> bool:
         if not process.is_running():
             raise RuntimeError(f"the controller ended: {process.last_words()}")
-        return read_holder(client, names.DEFAULT_NAMESPACE) is not None
+        holder = read_holder(client, names.DEFAULT_NAMESPACE)
+        # The Lease of one that was killed lasts for a while. Servers tell the time in whole seconds.
+        return holder is not None and holder.seconds + 1 < time.monotonic() - started
 
     wait_for(acts, CONTROLLER_SECONDS, lambda: f"the controller: {process.last_words()}")

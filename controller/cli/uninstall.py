@@ -11,9 +11,10 @@ import argparse
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from http import HTTPStatus
 from typing import Any
 
@@ -32,8 +33,8 @@ from rukpak.controller.manager.assemble import assemble
 from rukpak.controller.manager.process import set_up_log
 from rukpak.controller.observe.records import ObjectKey, Record, project
 from rukpak.controller.settings import Settings
-from rukpak.controller.views import FailedError
-from rukpak.controller.views.access import Deployments, Manifest, NoApiError, attempt
+from rukpak.controller.views import FailedError, MisuseError
+from rukpak.controller.views.access import MANAGER, Deployments, Manifest, NoApiError, attempt
 from rukpak.controller.views.texts import name_of, some
 
 STOP_SECONDS = 10.0
@@ -71,17 +72,27 @@ def uninstall(options: argparse.Namespace) -> int:
 
     Raises: MisuseError without a terminal for the question; ApiError, ConfigurationError.
     """
+    if options.namespaces and not options.delete:
+        raise MisuseError("--namespaces requires --delete")
     client = connect(options)
     deployments, parts = _find_deployments(client), find_parts(client, options.namespace)
     if not (deployments or parts):
         tell(f"RukPak is not installed on {describe_cluster(client, options)}")
         return 0
     _announce(client, options)
+    discovery = Discovery(client)
+    made = find_made(client, discovery, deployments, options.namespace) if options.delete else []
     plan = [*_plan(deployments, keep=not options.delete), *(part.name for part in parts)]
+    if options.namespaces:
+        plan += [f"{part.name} (with everything in it)" for part in made]
+    deleted = {part.path for part in made} if options.namespaces else set()
     staying = [
-        *find_staying(client, Discovery(client), deployments, keep=not options.delete),
+        *find_staying(client, discovery, deployments, keep=not options.delete, deleted=deleted),
         *_find_home(client, options.namespace, parts),
     ]
+    if made and not options.namespaces:
+        which = some([part.name for part in made])
+        staying.append(f"made by RukPak, and deleted only with --namespaces, with everything in them: {which}")
     if options.dry_run:
         _tell_staying(staying)
         print("".join(f"{line} deleted (dry run)\n" for line in plan), end="", flush=True)
@@ -93,6 +104,8 @@ def uninstall(options: argparse.Namespace) -> int:
     confirm(options, "canceled; nothing was deleted")
     if left := _delete_all(client, options):
         raise FailedError(f"timed out: {left}; API and controller were not deleted, run it again to continue")
+    for part in made if options.namespaces else ():
+        _delete(client, part)
     _delete_parts(client, find_parts(client, options.namespace), options.timeout)
     return 0
 
@@ -138,7 +151,47 @@ def _tell_staying(lines: Sequence[str]) -> None:
     tell_all(f"  {line}" for line in lines)
 
 
-def find_staying(client: Client, discovery: Discovery, deployments: Sequence[Manifest], *, keep: bool) -> Iterator[str]:
+def find_made(client: Client, discovery: Discovery, deployments: Sequence[Manifest], home: str) -> list[Part]:
+    """Return the namespaces that RukPak has made for BundleDeployments or as objects of them, and nobody has changed.
+
+    Without those in which something stays: by `deletionPolicy: Orphan`, or because an annotation says so.
+
+    Args:
+        client: acts as the user.
+        discovery: of the cluster.
+        deployments: as on the cluster.
+        home: the namespace of RukPak.
+
+    Raises: ApiError.
+    """
+    read = [deployment for value in deployments if (deployment := try_to_read(value)[0])]
+    owners = {(each.metadata.name, each.metadata.uid) for each in read if each.spec.deletion_policy != "Orphan"}
+    kept, wanted, since = {"", home}, set[str](), dict[str, datetime]()
+    for each in read:
+        place = each.spec.install_namespace or each.status.install_namespace or ""
+        (kept if each.spec.deletion_policy == "Orphan" else wanted).add(place)
+        if created := each.metadata.creation_timestamp:
+            since[place] = min(created, since.get(place, created))
+    for kind in sorted({NAMESPACES.gvk, *(kind for each in read for kind in read_kinds(each.status.managed_kinds))}):
+        for record in _list_owned(client, discovery, kind) or ():
+            is_namespace = kind == NAMESPACES.gvk
+            place = record.key.name if is_namespace else record.key.namespace
+            if is_marked_to_stay(record) or (record.owner, record.owner_uid) not in owners:
+                kept.add(place)
+            elif is_namespace:
+                wanted.add(place)
+    found = {name: Part(NAMESPACES.path(name=name), f"namespace/{name}") for name in sorted(wanted - kept)}
+    return [part for name, part in found.items() if _was_made(client, part.path, since.get(name))]
+
+
+def find_staying(
+    client: Client,
+    discovery: Discovery,
+    deployments: Sequence[Manifest],
+    *,
+    keep: bool,
+    deleted: Collection[str] = (),
+) -> Iterator[str]:
     """Yield a line for each reason why objects of BundleDeployments stay, and one for kinds that may not be listed.
 
     Args:
@@ -146,6 +199,7 @@ def find_staying(client: Client, discovery: Discovery, deployments: Sequence[Man
         discovery: of the cluster.
         deployments: as on the cluster.
         keep: whether all objects are kept.
+        deleted: paths of namespaces that are deleted with everything in them.
 
     Raises: ApiError.
     """
@@ -160,6 +214,10 @@ def find_staying(client: Client, discovery: Discovery, deployments: Sequence[Man
             unlisted.append(kind.kind)
         for record in records or ():
             policy = owners.get((record.owner, record.owner_uid))
+            key = record.key
+            namespace = key.name if key[:2] == ("", NAMESPACES.gvk.kind) else key.namespace
+            if namespace and NAMESPACES.path(name=namespace) in deleted:
+                continue
             if policy and (reason := _why_it_stays(record, keep=keep, orphan=policy == "Orphan")):
                 found[reason].add(record.key)
     for reason, keys in found.items():
@@ -331,6 +389,22 @@ def _find_kind(client: Client, discovery: Discovery, kind: GroupVersionKind) -> 
         metadata = item["metadata"]
         name = f"{kind.kind.lower()}{f'.{kind.group}' if kind.group else ''}/{metadata['name']}"
         yield Part(resource.path(metadata.get("namespace", ""), metadata["name"]), name)
+
+
+def _was_made(client: Client, path: str, since: datetime | None) -> bool:
+    """Return whether RukPak alone has written a namespace, if it exists.
+
+    An apply of nothing but a name leaves no entry in managedFields. So one without entries counts if it is younger than
+    the first BundleDeployment that is installed there.
+    """
+    reply = read_if_exists(client, path)
+    metadata: Mapping[str, Any] = reply.value["metadata"] if reply else {}
+    if not metadata or metadata.get("deletionTimestamp"):
+        return False
+    if managers := {str(entry.get("manager")) for entry in metadata.get("managedFields") or []}:
+        return all(manager.startswith("rukpak") or manager == MANAGER for manager in managers)
+    created = str(metadata.get("creationTimestamp") or "")
+    return since is not None and bool(created) and datetime.fromisoformat(created) >= since
 
 
 def was_created_by_controller(client: Client, path: str) -> bool:

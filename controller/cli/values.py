@@ -8,13 +8,20 @@ literally. Files come first, then `--set`, `--set-string` and `--set-file`, each
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from rukpak.controller.content.limits import name_key
 from rukpak.controller.formats.helm.values import merge_values
 
 _INTEGER = re.compile(r"[+-][0-9]+|[1-9][0-9]*|0").fullmatch
 _LARGEST = 1 << 63
+_CREDENTIAL = re.compile(
+    r".*(password|passwd|passphrase|token|credentials?|(api|access|auth|private|secret|encryption|signing)[-_]?key"
+    r"|(api|app|auth|client|cookie|jwt|oauth|session|shared|webhook)[-_]?secret)",
+    re.IGNORECASE | re.DOTALL,
+).fullmatch
+"""Names of values that are credentials; others of this kind (`existingSecret`) are names of Secrets."""
 _WORDS: Mapping[str, Any] = {"true": True, "false": False, "null": None}
 _MOST_ITEMS, _MOST_LEVELS = 65_536, 30
 """As in Helm."""
@@ -49,6 +56,26 @@ def merge_files(files: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for each in files:
         merged = merge_values(merged, each)
     return merged
+
+
+def find_credentials(config: Any, path: str = "spec.config") -> Iterator[tuple[str, Any]]:
+    """Yield the paths and values of what is a credential by its name, in a spec.config."""
+    if isinstance(config, Mapping):
+        if _is_credential(config.get("name"), config.get("value")):  # an environment variable
+            yield f"{path}.value", config["value"]
+        for key, value in config.items():
+            if _is_credential(key, value):
+                yield name_key(path, key), value
+            else:
+                yield from find_credentials(value, name_key(path, key))
+    elif isinstance(config, list):
+        for index, value in enumerate(config):
+            yield from find_credentials(value, f"{path}[{index}]")
+
+
+def _is_credential(name: object, value: object) -> bool:
+    is_text = isinstance(value, str | int | float) and not isinstance(value, bool) and value != ""
+    return is_text and isinstance(name, str) and bool(_CREDENTIAL(name))
 
 
 class _Scan:

@@ -27,6 +27,11 @@ RENDERING = (
     *("helm", "render_timeout", "render_mebibytes", "confinement"),
 )
 """The options of the controller that `render` has, too."""
+SHORTEST_INTERVAL = 30
+"""Seconds of a pollInterval."""
+_REGISTRY_TITLE, _TRUST_TITLE = "registry", "certificates"
+_HIDDEN = frozenset({*OPTION_GROUPS.values(), _REGISTRY_TITLE, _TRUST_TITLE})
+"""Groups of flags that few people need, and that most verbs have; `run` is about them."""
 LEVELS = ("debug", "info", "warning", "error")
 OBJECTS = ("json", "yaml", "name")
 _KUBECTL_FORMS = {"jsonpath": 'use "kubectl get bd NAME -o jsonpath=TEMPLATE"'}
@@ -59,7 +64,8 @@ class Verb:
 def make_parser(name: str) -> Parser:
     """Return the parser of a verb."""
     verb = VERBS[name]
-    parser = Parser(name, description=verb.description, examples=verb.examples)
+    hidden = () if name == "run" else _HIDDEN
+    parser = Parser(name, description=verb.description, examples=verb.examples, hidden=hidden)
     for add in verb.flags:
         add(parser)
     arguments = [str(each.metavar) for each in parser.actions() if not each.option_strings]
@@ -107,6 +113,14 @@ def _seconds(text: str) -> float:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def _interval(text: str) -> str:
+    if text.isdecimal():
+        text = f"{text}s"
+    if 0 < _seconds(text) < SHORTEST_INTERVAL:
+        raise argparse.ArgumentTypeError(f"must be at least {SHORTEST_INTERVAL}s, or 0 for never")
+    return text if _seconds(text) else ""
+
+
 def _wait(text: str) -> tuple[Adds, ...]:
     return _flag("--wait", text), _TIMEOUT
 
@@ -136,7 +150,7 @@ def _add_fate(parser: Parser) -> None:
 # flags of several verbs
 
 _SHELLS = ("bash", "zsh", "fish")
-_PLAYGROUND = ("up", "down", "env")
+_PLAYGROUND = ("up", "restart", "status", "env", "down")
 _PLUGINS = ("format", "source", "processor")
 _COLORS = ("auto", "always", "never")
 _APPROVALS = ("Automatic", "NewPermissions", "Manual")
@@ -145,7 +159,7 @@ _SOURCES = (
     "content: folder, archive, packed chart or file of manifests; oci://IMAGE; https://ARCHIVE; "
     "git+https://REPOSITORY//DIRECTORY?ref=REF; -: stdin"
 )
-_CONTENT_TITLE, _CONFIG_TITLE, _REGISTRY_TITLE = "content", "format and config", "registry"
+_CONTENT_TITLE, _CONFIG_TITLE = "content", "format and config"
 _CAPABILITIES = 'output of "rukpak capabilities"; -: stdin; default: those of the latest Kubernetes version'
 _NAME = _argument("name", "NAME", "name of a BundleDeployment", type=object_name)
 _YES = _flag("-y, --yes", "do not ask for confirmation")
@@ -186,11 +200,11 @@ _INSTALL_NAMESPACE = _flag(
     group=_CONFIG_TITLE,
 )
 _TRUST = (
-    _flag("--certificate-authority FILE", "PEM certificates to trust instead of the system's", group=_CONTENT_TITLE),
+    _flag("--certificate-authority FILE", "PEM certificates to trust instead of the system's", group=_TRUST_TITLE),
     _flag(
         "--insecure-skip-tls-verify",
         "do not verify certificates, and use plain http if a registry does not serve https",
-        group=_CONTENT_TITLE,
+        group=_TRUST_TITLE,
     ),
 )
 _CONFIG = (
@@ -377,6 +391,11 @@ DEPLOYMENTS = {
                 dest="position",
             ),
             _flag("-n, --install-namespace NAMESPACE", "sets spec.installNamespace if that is not set"),
+            _flag(
+                "--poll-interval DURATION",
+                "how often to check the other sources for a new tag, commit or version, such as 5m; 0: never",
+                type=_interval,
+            ),
             *_UNTIL_READY,
             _output(*OBJECTS),
             *_cluster(),
@@ -452,15 +471,19 @@ DEPLOYMENTS = {
         summary="pause BundleDeployments: report drift, change nothing",
         description="Pause BundleDeployments: keep reporting health and drift, but change no object.",
         usage=SELECTION,
-        examples={"pause shop --wait": "return once nothing changes any more", "pause --all": "all of them"},
+        examples={
+            "pause shop --wait": "return once nothing changes any more",
+            "pause --all": "all of them, until resume --all",
+        },
         flags=_CHANGE,
         entry="changes:pause",
     ),
     "resume": Verb(
         summary="resume paused BundleDeployments",
-        description="Resume paused BundleDeployments: repair drift and install pending revisions.",
+        description="Resume paused BundleDeployments: repair drift and install pending revisions. With --all, only "
+        "those that pause --all has paused; those that were paused before stay paused.",
         usage=SELECTION,
-        examples={"resume shop --wait": "return when it is Ready"},
+        examples={"resume shop --wait": "return when it is Ready", "resume --all": "all that pause --all has paused"},
         flags=_CHANGE,
         entry="changes:resume",
     ),
@@ -592,6 +615,12 @@ BUNDLES = {
             _YES,
             _flag("--dry-run", "change nothing; with -o yaml, print the BundleDeployment"),
             _flag("--force", "also install what would be refused as things are"),
+            _flag(
+                "--poll-interval DURATION",
+                "how often to check for a new tag, commit or version, such as 5m; 0: never",
+                group=_CONTENT_TITLE,
+                type=_interval,
+            ),
             *_UNTIL_READY,
             _output(*OBJECTS),
             _flag(
@@ -775,13 +804,15 @@ INSTALLATION = {
         usage=f"[{'|'.join(_PLAYGROUND)}]",
         examples={
             "playground": "start it, and print how to use it",
+            "playground status": "what of it runs, and where the logs are",
             "playground down": "stop it, and delete what is in it",
         },
         flags=(
             _argument(
                 "action",
                 "ACTION",
-                "up: start; down: delete; env: print the environment [default: up]",
+                "up: start it, or what of it has ended; restart: all of it; status: what runs; env: print the "
+                "environment; down: delete it [default: up]",
                 nargs="?",
                 type=OneOf(_PLAYGROUND),
                 default="up",
@@ -860,9 +891,11 @@ INSTALLATION = {
         examples={
             "uninstall --dry-run": "show what would be deleted",
             "uninstall --keep --yes": "keep what is installed, and do not ask",
+            "uninstall --delete --namespaces": "leave nothing behind",
         },
         flags=(
             _add_fate,
+            _flag("--namespaces", "with --delete: also namespaces that RukPak has made, with everything in them"),
             _YES,
             _flag("--dry-run", "only show what would be deleted"),
             _TIMEOUT,

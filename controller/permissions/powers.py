@@ -165,9 +165,9 @@ def _find_powers_of_pod(
 def _accounts(pod: _Pod) -> Iterator[Statement]:
     account = str(pod.spec.get("serviceAccountName") or pod.spec.get("serviceAccount") or "default")
     has_token = pod.spec.get("automountServiceAccountToken") is not False
-    if has_token and ("ServiceAccount", pod.namespace, account) not in pod.brought:
-        what = f"ServiceAccount {pod.namespace}/{account}"
-        yield _power(pod.who, what, verb="runs as", where=_OF_OTHERS, severity=_importance(account))
+    # Nearly every workload without rights uses the account "default".
+    if has_token and account != "default" and ("ServiceAccount", pod.namespace, account) not in pod.brought:
+        yield _power(pod.who, f"ServiceAccount {pod.namespace}/{account}", verb="runs as", where=_OF_OTHERS)
     for volume in pod.volumes.values():
         for source in mappings(volume, "projected", "sources"):
             audience = mapping(source, "serviceAccountToken").get("audience")
@@ -245,11 +245,6 @@ def _unconfined_notes(pod: _Pod) -> Iterator[Statement]:
     for key, value in sorted(pod.notes.items()):
         if value == "unconfined" and (key == _POD_SECCOMP_NOTE or key.startswith(_UNCONFINED_NOTES)):
             yield _power(pod.who, f"with annotation {key}: unconfined", verb="runs")
-
-
-def _importance(account: str) -> Severity:
-    # Nearly every workload without rights uses the account "default".
-    return Severity.LOW if account == "default" else Severity.HIGH
 
 
 def _writable_mounts(container: Mapping[str, Any]) -> Iterator[str]:

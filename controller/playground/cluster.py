@@ -141,16 +141,21 @@ class ControlPlane(Cluster):
         return self._etcd_address
 
     def start(self) -> None:
-        """Start all components; return when objects can be created and, with a node, pods run.
+        """Start all components that do not run; return when objects can be created and, with a node, pods run.
 
         Raises: TimeoutError; RuntimeError with the end of its log if a component exits.
         """
-        self.start_etcd()
-        self.start_api_server()
-        self.start_controller_manager()
-        self.start_scheduler()
-        if self._kwok:
-            self._kwok.start()
+        starts = {
+            self._etcd: self.start_etcd,
+            self._api_server: self.start_api_server,
+            self._controllers: self.start_controller_manager,
+            self._scheduler: self.start_scheduler,
+            **({self._kwok: self._kwok.start} if self._kwok else {}),
+        }
+        for process, start in starts.items():
+            if not process.is_running():
+                start()
+        if self._kwok and self._get(f"/api/v1/nodes/{NODE_NAME}") is None:
             self._request("/api/v1/nodes", NODE)
         self._wait(self._controllers, "ServiceAccount default", self._has_service_account)
         if self._kwok:
@@ -292,13 +297,22 @@ def make_control_plane(folder: Path, programs: Mapping[str, Path], *, audit: boo
     return ControlPlane(folder, programs, ports=ports, audit=audit)
 
 
+def read_programs(folder: Path) -> dict[str, Path]:
+    """Return the programs of the control plane in a folder, by name.
+
+    Raises: FileNotFoundError.
+    """
+    state = json.loads((folder / STATE).read_text(encoding="utf-8"))
+    return {name: Path(path) for name, path in state["programs"].items()}
+
+
 def load_control_plane(folder: Path) -> ControlPlane:
     """Return the control plane in a folder.
 
     Raises: FileNotFoundError.
     """
     state = json.loads((folder / STATE).read_text(encoding="utf-8"))
-    programs = {name: Path(path) for name, path in state["programs"].items()}
+    programs = read_programs(folder)
     return ControlPlane(folder, programs, ports=Ports(**state["ports"]), audit=state["audit"])
 
 
@@ -319,6 +333,14 @@ def registry_of(folder: Path) -> str | None:
     return (folder / REGISTRY_HOST).read_text(encoding="ascii") if (folder / REGISTRY_HOST).exists() else None
 
 
+def claim_address(note: Path) -> str:
+    """Return host and port that a file has recorded; a free port, which is recorded there, if there is none."""
+    if not note.exists():
+        (port,) = free_ports(1)
+        note.write_text(f"127.0.0.1:{port}", encoding="ascii")
+    return note.read_text(encoding="ascii")
+
+
 class Registry:
     """A registry with plain http, without authentication, which allows pushes and deletions.
 
@@ -329,11 +351,9 @@ class Registry:
 
     def __init__(self, folder: Path, program: Path) -> None:
         self._folder = folder
-        (self._port,) = free_ports(1)
-        self.host = f"127.0.0.1:{self._port}"
-        (folder / REGISTRY_HOST).write_text(self.host, encoding="ascii")
-        configuration = folder / "registry.yaml"
-        configuration.write_text(REGISTRY_CONFIGURATION.format(folder=folder, port=self._port), encoding="utf-8")
+        self.host = claim_address(folder / REGISTRY_HOST)
+        configuration, port = folder / "registry.yaml", self.host.rpartition(":")[2]
+        configuration.write_text(REGISTRY_CONFIGURATION.format(folder=folder, port=port), encoding="utf-8")
         # Version 3 would send traces to a collector that does not exist.
         quiet = {"OTEL_TRACES_EXPORTER": "none"}
         self._process = Process("registry", folder, [program, "serve", configuration], quiet)
@@ -349,11 +369,12 @@ class Registry:
         return self._folder / "content"
 
     def start(self) -> None:
-        """Start it on the same port with the same content, and wait until it responds.
+        """Start it on the same port with the same content unless it runs, and wait until it responds.
 
         Raises: TimeoutError; RuntimeError with the end of its log if it exits.
         """
-        self._process.start()
+        if not self._process.is_running():
+            self._process.start()
         wait_for(self._is_answering, REGISTRY_SECONDS, lambda: f"registry: {self._process.last_words()}")
 
     def stop(self) -> None:

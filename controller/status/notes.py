@@ -213,7 +213,7 @@ def describe_unseen(kinds: Iterable[GroupVersionKind]) -> list[str]:
 def _note_on_ready(last: Condition | None, now: Condition | None) -> list[Note]:
     if now is None or (last and (last.status, last.reason) == (now.status, now.reason)):
         return []
-    if now.reason == Reason.AWAITING_APPROVAL:  # each pending revision has an Event of its own
+    if now.reason in (Reason.AWAITING_APPROVAL, Reason.ROLLED_BACK):  # each of both has an Event of its own
         return []
     if now.status == "True":
         return [Note(type="Normal", reason=now.reason, action="Reconcile", text=now.message)]

@@ -296,8 +296,10 @@ def select_owned(name: str) -> str:
 
 TRIES = 5
 """Status may change between reading and writing; what waits usually does not."""
-PAUSE: Mapping[str, Any] = {"spec": {"paused": True}}
-RESUME: Mapping[str, Any] = {"spec": {"paused": False}}
+_UNMARKED = {"annotations": {names.PAUSED_WITH_ALL: None}}
+PAUSE: Mapping[str, Any] = {"metadata": _UNMARKED, "spec": {"paused": True}}
+"""Also makes a pause with all others its own, which stays when all are resumed."""
+RESUME: Mapping[str, Any] = {"metadata": _UNMARKED, "spec": {"paused": False}}
 
 
 def make_request(requested_at: str) -> Mapping[str, Any]:

@@ -184,6 +184,10 @@ def test_a_release_of_helm_changes_hands_and_is_upgraded_without_touching_a_pod(
 ) -> None:
     install_release(cli, adopted)
     adopted.write(chart_layer(), **helm_spec(old=True))
+    refused = rukpak("install", "-f", adopted.file, "--yes", status=1).stderr
+    assert f'"rukpak adopt {adopted.name} --file {adopted.file} --from helm/shop" takes over' in " ".join(
+        refused.split()
+    )
     before, since = uids(adopted.world, adopted.name), adopted.world.position()
     words = ["adopt", adopted.name, "-f", adopted.file, "--from", "helm/shop"]
 

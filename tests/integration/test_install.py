@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +200,45 @@ def test_what_would_be_refused_is_not_installed(world: World, rukpak: Rukpak, tm
     assert maps(world, name) == []
     rukpak(*words, "--force")
     deployed(world, name, "").wait_for("Installed", "False")
+
+
+INVALID = {**config_map("b"), "data": {"color": 1}}
+HELM = '{"metadata":{"annotations":{"meta.helm.sh/release-name":"gone","meta.helm.sh/release-namespace":"default"}}}'
+CASES: dict[str, tuple[list[str], str]] = {
+    "an object of a release that does not exist": (["-p", HELM], "cannot be taken over from helm/gone.default: "),
+    "an object of Argo CD": (["-p", '{"metadata":{"annotations":{"argocd.argoproj.io/tracking-id":"x"}}}'], ""),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_adoption_that_cannot_be_is_not_proposed(world: World, rukpak: Rukpak, tmp_path: Path, case: str) -> None:
+    name, (patch, said) = new_name(), CASES[case]
+    world.cluster.kubectl("create", "namespace", name)
+    world.cluster.kubectl("create", "configmap", "a", "-n", name)
+    world.cluster.kubectl("patch", "configmap", "a", "-n", name, "--type=merge", *patch)
+    folder = write(tmp_path / "shop", a=config_map("a"))
+    refused = rukpak("install", name, folder, "-n", name, "--yes", status=1).stderr
+    assert "rukpak adopt" not in refused
+    assert said in " ".join(refused.split())
+    assert "--force writes it all the same" in refused
+
+
+def test_an_invalid_object_proposes_no_adoption(world: World, rukpak: Rukpak, tmp_path: Path) -> None:
+    name = new_name()
+    world.cluster.kubectl("create", "namespace", name)
+    world.cluster.kubectl("create", "configmap", "a", "-n", name)
+    folder = write(tmp_path / "shop", a=config_map("a"), b=INVALID)
+    assert "rukpak adopt" not in rukpak("install", name, folder, "-n", name, "--yes", status=1).stderr
+
+
+def test_the_adoption_from_another_one_that_is_proposed_works(world: World, rukpak: Rukpak, tmp_path: Path) -> None:
+    first, second = new_name(), new_name()
+    folder = write(tmp_path / "shop", a=config_map("a"))
+    rukpak("install", first, folder, "-n", first, "--yes", "--wait")
+    refused = rukpak("install", second, folder, "-n", first, "--yes", status=1).stderr
+    proposed = shlex.split(refused.partition('"rukpak ')[2].partition('" takes over')[0])
+    assert proposed == ["adopt", second, folder, "--install-namespace", first, "--from", first]
+    assert "took over 1 object" in rukpak(*proposed, "--yes").stdout
 
 
 def test_what_is_installed_replaces_what_was_rolled_back_to(world: World, rukpak: Rukpak, tmp_path: Path) -> None:

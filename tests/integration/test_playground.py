@@ -57,10 +57,25 @@ def test_the_first_steps_install_something(folder: Path, run: Run) -> None:
     assert again.stderr.startswith("the playground is running already\n")
     assert again.stdout == started.stdout
 
-    kill_noted(folder / "controller.pid")
-    half = run("rukpak playground")
-    assert half.returncode == 1
-    assert 'was not stopped; "rukpak playground down" deletes it' in half.stderr
+    address = f"http://{(folder / 'metrics.host').read_text()}/metrics"
+    assert "rukpak_bundledeployments" in run(f"curl --silent --noproxy '*' {address}").stdout
+    roles = run('eval "$(rukpak playground env)"\nkubectl get clusterrole rukpak-view rukpak-editor rukpak-approver')
+    assert roles.returncode == 0, roles.stderr
+
+    for name in ("controller", "registry", "kwok"):
+        kill_noted(folder / f"{name}.pid")
+    assert run("rukpak playground status").returncode == 1
+    assert "controller" in run("rukpak playground env").stderr
+    healed = run("rukpak playground")
+    assert healed.stderr.startswith("starting again what has ended: kwok, registry, controller\n"), healed.stderr
+    assert healed.stdout == started.stdout, healed.stderr
+    assert run('eval "$(rukpak playground env)"\nrukpak status hello --wait --timeout 60s').returncode == 0
+
+    restarted = run("rukpak playground restart")
+    assert restarted.returncode == 0, restarted.stderr
+    shown = run("rukpak playground status")
+    assert (shown.returncode, "ended" in shown.stdout) == (0, False)
+    assert run('eval "$(rukpak playground env)"\nrukpak status hello --wait --timeout 60s').returncode == 0
 
     assert run("rukpak playground down").stderr == "the playground is deleted\n"
     assert not folder.exists()

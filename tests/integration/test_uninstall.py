@@ -40,9 +40,19 @@ def test_uninstall(alone: World, keep: bool, runs: bool) -> None:
     group = f"{new_name()}.example.com"
     deployed = alone.deploy(*bundle(group))
     deployed.wait_ready()
+    made = f"namespace/{(other := new_name())}"
+    reference = alone.push(other, config_map("b"))
+    rukpak("install", other, "--image", reference, "-n", other, "--insecure-skip-tls-verify", "--yes", "--wait")
+    if not keep:
+        listed = " ".join(rukpak("uninstall", "--delete", "--dry-run").stderr.split())
+        assert (
+            made in listed.partition("made by RukPak, and deleted only with --namespaces, with everything in them: ")[2]
+        )
     if not runs:
         alone.controller.stop()
-    done = rukpak("uninstall", "--keep" if keep else "--delete", "--timeout=80s", "--yes")
+    words = ["--keep"] if keep else ["--delete", "--namespaces"]
+    done = rukpak("uninstall", *words, "--timeout=80s", "--yes")
+    assert (f"{made} deleted" in done.stdout) is not keep
     assert done.stderr.startswith("Uninstalling RukPak from context ")
     assert (
         f"bundledeployment.core.rukpak.io/{deployed.name} (4 objects are {'kept' if keep else 'deleted'}" in done.stderr

@@ -27,6 +27,7 @@ from rukpak.controller.formats.objects import BUILT_IN_GROUPS
 from rukpak.controller.kube.client import RELIST_SECONDS, Client, Page, Response, User
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.lease import LEASES
 from rukpak.controller.kube.resources import DEPLOYMENTS, GroupVersionKind, Resource
 from rukpak.controller.kube.shard import DEFAULT_SHARD
 from rukpak.controller.observe.deployments import make_seen, usable
@@ -623,3 +624,10 @@ def _is_in(collection: str, place: str, value: Json) -> bool:
     namespace = value["metadata"].get("namespace", "")
     own = place.rpartition("/")[0]
     return collection in (own, own.replace(f"/namespaces/{namespace}/", "/") if namespace else own)
+
+
+def hold_lease(cluster: FakeCluster, name: str = "rukpak") -> None:
+    """Have a controller hold a Lease."""
+    spec = {"holderIdentity": "pod_1", "renewTime": datetime.now(UTC).isoformat(), "leaseDurationSeconds": 3600}
+    metadata = {"name": name, "namespace": "rukpak-system"}
+    cluster.objects[LEASES.path("rukpak-system", name)] = {"metadata": metadata, "spec": spec}

@@ -57,15 +57,17 @@ from rukpak.controller.formats.helm.values import (
     copy_values_files,
     find_name_problem,
     find_problems,
-    find_values_files,
+    may_be_listed,
     merge_values,
+    name_values_files,
     read_configuration,
+    read_values_files,
     write_values,
 )
 from rukpak.controller.formats.manifests import Document, LargeTextError, TextBudget, read_documents
 from rukpak.controller.formats.objects import Identity, collect_objects, find_identity_problem, identify
 from rukpak.controller.formats.programs import ProgramFinder, program_memory, run_program, scratch_of
-from rukpak.controller.formats.recognition import covers, is_in_file
+from rukpak.controller.formats.recognition import is_in_file
 from rukpak.controller.untrusted import mapping
 
 """Memory that Helm needs for the smallest chart, with some margin."""
@@ -145,11 +147,12 @@ class HelmFormat:
         refused = find_refused(request.tree, chart)
         root, limits, copy = request.tree.root, means.limits, scratch_of(means) / _CHART
         folder = gather_chart(root, chart, copy, limits, means.occupy, refused=refused)
-        request.tree.check(lambda path: any(covers(path, name) for name in configuration.values_files))
-        for index, name in enumerate(configuration.values_files):
-            request.tree.check_prepared(name, f"spec.config.valuesFiles[{index}]")
+        request.tree.check(lambda path: any(may_be_listed(path, name) for name in configuration.values_files))
+        named = name_values_files(root, configuration)
+        for field, name in named:
+            request.tree.check_prepared(name, field)
         request.tree.check_prepared(f"{chart.path}/values.yaml".removeprefix("/"), chart.path or "values.yaml")
-        files = find_values_files(root, configuration.values_files)
+        files = read_values_files(root, named)
         values = write_values(configuration.values)
         texts = [values, *(file.text for file in files)]
         refuse_what_is_read(refused, folder, texts)

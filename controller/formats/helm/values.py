@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from glob import glob
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,9 @@ VALUES_BYTES = MEBIBYTE
 """Size of one file, which this process reads."""
 # Helm reads JSON as YAML, in which these characters end a line or are refused unless they are escaped.
 _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+MATCHES = 256
+"""Files that one pattern may match."""
+_MAGIC = re.compile(r"[*?\[]")
 _FOLDER = "values"
 NAME_CHARACTERS = 53
 """Helm's limit for the name of a release, which leaves room for suffixes."""
@@ -47,12 +52,54 @@ class ValuesFile:
     """About a key that is there twice; Helm takes the last one, without a word."""
 
 
-def find_values_files(root: Path, names: Sequence[str]) -> list[ValuesFile]:
-    """Return the files that `spec.config.valuesFiles` lists.
+def name_values_files(root: Path, configuration: Configuration) -> list[tuple[str, str]]:
+    """Return the paths of the files that `spec.config.valuesFiles` lists, each after the field that names it.
+
+    Those that a pattern matches are in the order of their paths. What exists under the name of a pattern is meant.
+
+    Raises: BundleError (InvalidConfig for one that is missing, unless that is allowed).
+    """
+    found: list[tuple[str, str]] = []
+    for index, name in enumerate(configuration.values_files):
+        field = f"{_PATH}.valuesFiles[{index}]"
+        matches = _match(root, name)
+        if len(matches) > MATCHES:
+            raise BundleError(Reason.INVALID_CONFIG, f"{quote(name)} matches more than {MATCHES} files", place=field)
+        if not (matches or configuration.ignore_missing):
+            which = f"no file matches {quote(name)}" if _MAGIC.search(name) else f"no file {quote(name)}"
+            problem = f"{which} in the content; use its path from the root, including the destination"
+            raise BundleError(Reason.INVALID_CONFIG, problem, place=field)
+        found += [(field, match) for match in matches]
+    return found
+
+
+def _match(root: Path, name: str) -> list[str]:
+    path = root / name
+    if path.is_symlink() or path.is_file():
+        return [name]
+    # Other than Path.glob, it leaves out hidden files and goes through no tree for **, whose cost would have no bound.
+    found = glob(name, root_dir=root) if _MAGIC.search(name) else []  # noqa: PTH207
+    return sorted(each for each in found if not (root / each).is_dir())
+
+
+def may_be_listed(path: str, name: str) -> bool:
+    """Whether a path is one that an item of `spec.config.valuesFiles` names or matches, or a folder above such ones."""
+    elements, patterns = path.split("/"), name.split("/")
+    pairs = list(zip(elements, patterns, strict=False))
+    return len(elements) <= len(patterns) and all(
+        element == pattern
+        # As in a shell, a wildcard does not stand for the dot of hidden files.
+        or (fnmatchcase(element, pattern) and element.startswith(".") == pattern.startswith("."))
+        for element, pattern in pairs
+    )
+
+
+def read_values_files(root: Path, named: Iterable[tuple[str, str]]) -> list[ValuesFile]:
+    """Return files that `name_values_files` has found.
 
     Raises: BundleError (InvalidConfig; RenderLimitExceeded for a file that is too large).
     """
-    return [_find_values_file(root, name, f"spec.config.valuesFiles[{index}]") for index, name in enumerate(names)]
+    return [_read_values_file(root, name, field) for field, name in named]
 
 
 def copy_values_files(files: Sequence[ValuesFile], means: Means) -> list[str]:
@@ -109,13 +156,10 @@ def _forms_of_number(number: float) -> Iterator[str]:
         yield write_number(float(number))
 
 
-def _find_values_file(root: Path, name: str, field: str) -> ValuesFile:
+def _read_values_file(root: Path, name: str, field: str) -> ValuesFile:
     path = root / name
     if any(part.is_symlink() for part in (path, *path.parents) if part.is_relative_to(root) and part != root):
         problem = f"{quote(name)} is a link, or in a directory that is one; replace it with the file itself"
-        raise BundleError(Reason.INVALID_CONFIG, problem, place=field)
-    if not path.is_file():
-        problem = f"no file {quote(name)} in the content; use its path from the root, including the destination"
         raise BundleError(Reason.INVALID_CONFIG, problem, place=field)
     text = read_small(path, f"{field}: {name}", VALUES_BYTES)
     values = read_values(text, f"{field}: {name}")
@@ -130,7 +174,9 @@ class Configuration:
     values: Mapping[str, Any] = field(default_factory=dict)
     """Override those of the files."""
     values_files: tuple[str, ...] = ()
-    """Paths in the content tree; later files override earlier ones."""
+    """Paths and patterns of paths in the content tree; later files override earlier ones."""
+    ignore_missing: bool = False
+    """Whether values files may be missing."""
     release_name: str = ""
     """'': the name of the BundleDeployment."""
     include_crds: bool = True
@@ -155,6 +201,7 @@ def read_configuration(config: Mapping[str, Any]) -> Configuration:
     return Configuration(
         values=read_values(_encode(values), f"{_PATH}.values") if isinstance(values, str) else values,
         values_files=tuple(check_path(name, Limits()) for name in given.get("valuesFiles", ())),
+        ignore_missing=given.get("ignoreMissingValuesFiles", False),
         release_name=given.get("releaseName", ""),
         include_crds=given.get("includeCRDs", True),
         skip_tests=given.get("skipTests", True),
@@ -227,6 +274,7 @@ def _check_boolean(value: Any) -> Iterator[str]:
 
 _CHECKS: Mapping[str, Callable[[Any], Iterator[str]]] = {
     "disableHooks": _check_boolean,
+    "ignoreMissingValuesFiles": _check_boolean,
     "includeCRDs": _check_boolean,
     "isUpgrade": _check_boolean,
     "releaseName": _check_name,

@@ -260,7 +260,8 @@ def test_another_controller_reference_has_to_go_before_ours_is_applied() -> None
 
 def test_a_collision_says_whose_the_object_is_and_what_to_do() -> None:
     assert _judge(CONTROLLED).problem == (
-        'already exists and belongs to ReplicaSet "web"; remove it there, or set spec.collisionProtection to None'
+        'already exists and belongs to ReplicaSet "web"; to take it over, have it no longer managed there, without '
+        "deleting it, and set spec.collisionProtection to None"
     )
     for record in (THEIRS, replace(THEIRS, **NO_CONTROLLER)):
         assert _judge(record).problem == (

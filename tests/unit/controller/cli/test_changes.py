@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from rukpak.api import names
 from rukpak.controller.cli import changes, command, deployments, main
 from rukpak.controller.kube.errors import ApiError, ConfigurationError
 from rukpak.controller.kube.resources import DEPLOYMENTS
@@ -66,6 +67,77 @@ def test_which_ones_a_verb_changes(
     cluster.put(observed("till", metadata={"labels": {"team": "till"}}))
     assert main(["pause", *words]) == 0
     assert capsys.readouterr().out.splitlines() == [f"bundledeployment.core.rukpak.io/{name} paused" for name in chosen]
+
+
+MARK = names.PAUSED_WITH_ALL
+
+
+def marked(name: str) -> dict[str, Any]:
+    return observed(name, metadata={"annotations": {MARK: "true"}}, spec={"paused": True})
+
+
+def states(cluster: FakeCluster, *wanted: str) -> list[tuple[bool, bool]]:
+    """Return of each whether it is paused, and whether it is marked."""
+    found = [cluster.objects[DEPLOYMENTS.path(name=name)] for name in wanted]
+    return [(bool(each["spec"].get("paused")), MARK in (each["metadata"].get("annotations") or {})) for each in found]
+
+
+def test_all_are_paused_and_what_was_paused_before_stays_so(
+    cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.put(observed("till", spec={"paused": True}))
+    for _ in range(2):  # as after a failure
+        assert main(["pause", "--all"]) == 0
+        assert states(cluster, "shop", "till") == [(True, True), (True, False)]
+    assert "paused by themselves: till\n" in capsys.readouterr().err
+    for _ in range(2):
+        assert main(["resume", "--all"]) == 0
+        assert states(cluster, "shop", "till") == [(False, False), (True, False)]
+    assert 'paused by themselves: till; "rukpak resume NAME" resumes one' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume"])
+def test_one_that_cannot_be_changed_does_not_keep_all_others_from_it(
+    verb: str, cluster: FakeCluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("shop", "till", "web"):
+        cluster.put(marked(name) if verb == "resume" else observed(name))
+    change = cluster.merge_patch
+
+    def fail_once(path: str, *arguments: Any, **named: Any) -> Any:
+        if path.endswith("/shop"):
+            raise ApiError(403, "Forbidden", "you may not")
+        return change(path, *arguments, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(cluster, "merge_patch", fail_once)
+        assert main([verb, "--all"]) == 1
+    assert f"rukpak {verb}: shop: 403 Forbidden: you may not" in capsys.readouterr().err
+    assert main([verb, "--all"]) == 0
+    is_paused = verb == "pause"
+    assert states(cluster, "shop", "till", "web") == [(is_paused, is_paused)] * 3
+
+
+def test_one_that_changes_meanwhile_is_read_again(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    change = cluster.merge_patch
+
+    def pause_first(path: str, *arguments: Any, **named: Any) -> Any:
+        monkeypatch.setattr(cluster, "merge_patch", change)
+        cluster.put(observed(spec={"paused": True}))
+        return change(path, *arguments, **named)
+
+    monkeypatch.setattr(cluster, "merge_patch", pause_first)
+    assert main(["pause", "--all"]) == 0
+    assert states(cluster, "shop") == [(True, False)]
+
+
+@pytest.mark.parametrize(("verb", "expect"), [("pause", (True, False)), ("resume", (False, False))])
+def test_what_is_changed_by_its_name_does_not_follow_all_others(
+    verb: str, expect: tuple[bool, bool], cluster: FakeCluster
+) -> None:
+    cluster.put(marked("shop"))
+    assert main([verb, "shop"]) == 0
+    assert states(cluster, "shop") == [expect]
 
 
 def test_one_that_is_missing_does_not_keep_the_others_from_it(

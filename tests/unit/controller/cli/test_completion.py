@@ -177,11 +177,33 @@ def test_a_mistake_is_named_with_the_nearest_word(case: Mistake, capsys: pytest.
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_fits_the_terminal_and_has_examples(verb: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    help_, _, examples = make_parser(verb).format_help().partition("\nexamples:\n")
+    before, _, rest = make_parser(verb).format_help(is_whole=True).partition("\nexamples:\n")
+    examples, _, after = rest.partition("\n\n")
+    help_ = before + after
     assert max(map(len, help_.splitlines())) <= min(columns, 100)
     assert examples.count("  rukpak ") == len(VERBS[verb].examples) > 0
     for odd in ("['']", "; ''", "==SUPPRESS==", "None"):
         assert odd not in help_
+
+
+MOST_LINES_BEFORE, MOST_LINES = 11, 90
+"""Lines of help before the first example, and in all, on a terminal of 80 columns."""
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_begins_with_examples_and_says_where_the_rest_is(
+    verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    parser = make_parser(verb)
+    lines = parser.format_help().splitlines()
+    assert lines.index("examples:") <= MOST_LINES_BEFORE
+    assert len(lines) <= MOST_LINES or verb == "run"
+    with pytest.raises(SystemExit, match="0"):
+        parser.read(["--help=all"])
+    whole = capsys.readouterr().out
+    assert all(flag.lstrip("-") in whole for action in parser.actions() for flag in action.option_strings)
+    assert ("--help=all" in " ".join(lines)) is (len(whole.splitlines()) > len(lines))
 
 
 @pytest.mark.parametrize("verb", VERBS)

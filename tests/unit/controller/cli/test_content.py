@@ -68,6 +68,80 @@ def test_a_source_is_made_of(words: str) -> None:
     assert source_of(*words.split()) == SOURCES[words]
 
 
+@pytest.mark.parametrize(
+    ("chart", "expected"),
+    [
+        ("apiVersion: v2\nname: shop\nversion: 1.2.0\n", "shop 1.2.0"),
+        ("name: shop\n", "shop"),
+        ("name: [", ""),
+        ("[]", ""),
+    ],
+)
+def test_a_chart_of_this_machine_is_named(chart: str, expected: str, tmp_path: Path) -> None:
+    (tmp_path / "Chart.yaml").write_text(chart)
+    assert make_draft(read(str(tmp_path), "-n=shop")).chart == expected
+
+
+def test_manifests_of_this_machine_are_no_chart(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("a: 1")
+    assert make_draft(read(str(tmp_path), "-n=shop")).chart == ""
+
+
+def test_sources_are_polled() -> None:
+    found = source_of("oci://q.io/a:1", "--poll-interval=5m")
+    assert found == {**image(ref="q.io/a:1"), "pollInterval": "5m"}
+    assert source_of("oci://q.io/a:1", "--poll-interval=60")["pollInterval"] == "60s"
+    assert source_of("oci://q.io/a:1", "--poll-interval=0")["pollInterval"] == ""
+
+
+def test_what_cannot_be_polled_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.yaml").write_text("a: 1")
+    with pytest.raises(MisuseError, match="the only sources are ConfigMaps, which are watched"):
+        source_of(str(tmp_path), "-n=shop", "--poll-interval=5m")
+    with pytest.raises(SystemExit):
+        read("oci://q.io/a:1", "--poll-interval=5s")
+    assert "must be at least 30s, or 0 for never" in capsys.readouterr().err
+
+
+FIRST = {"format": "helm", "sources": [image(ref="q.io/a:1")]}
+EXPOSED: dict[str, tuple[dict[str, Any], tuple[str, ...], list[str]]] = {
+    "a password": (FIRST, ("--set=auth.password=x",), ["spec.config.values.auth.password"]),
+    "one that is there already": (
+        {**FIRST, "config": {"values": {"auth": {"password": "x"}}}},
+        ("--set=auth.password=x,replicas=2",),
+        [],
+    ),
+    "another one": (
+        {**FIRST, "config": {"values": {"auth": {"password": "x"}}}},
+        ("--set=auth.password=y",),
+        ["spec.config.values.auth.password"],
+    ),
+    "the name of a Secret": (FIRST, ("--set=auth.existingSecret=x",), []),
+}
+
+
+@pytest.mark.parametrize("case", EXPOSED)
+def test_a_credential_that_flags_put_into_the_config_is_warned_of(case: str) -> None:
+    spec, words, expected = EXPOSED[case]
+    found = {"metadata": {"name": "shop"}, "spec": spec}
+    exposed = list(make_draft(read(*words), found).describe_exposed(has_secrets=True))
+    assert [text.partition(": ")[0] for text in exposed] == expected
+    assert all("spec.configFrom" in text for text in exposed)
+
+
+@pytest.mark.parametrize(
+    ("file", "has_secrets", "expected"),
+    [("a.yaml", True, 1), ("a.yaml", False, 0), ("Chart.yaml", True, 0)],
+    ids=["manifests with Secrets", "manifests", "a chart"],
+)
+def test_secrets_that_are_put_into_config_maps_are_warned_of(
+    tmp_path: Path, file: str, has_secrets: bool, expected: int
+) -> None:
+    (tmp_path / file).write_text("apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nname: a\nversion: 1.0.0\n")
+    draft = make_draft(read(str(tmp_path), "-n=shop"))
+    assert len(list(draft.describe_exposed(has_secrets=has_secrets))) == expected
+
+
 MISTAKES = {
     "new": "specify SOURCE, one of --image",
     "": "specify NAME and SOURCE, or -f FILE",

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ from rukpak.controller.kube.lease import LEASES
 from rukpak.controller.kube.resources import DEPLOYMENTS
 from tests.support.deployments import NOT_READY, NOW, READY, condition, manifest, observed
 from tests.support.fake_api import FakeApi
-from tests.support.fake_cluster import FakeCluster
+from tests.support.fake_cluster import FakeCluster, hold_lease
 
 SHOWN = ["shop: Applying: a; not ready: Deployment web", "shop: Progressing: b; not ready: Deployment web"]
 
@@ -176,21 +176,25 @@ def test_one_whose_shard_no_controller_serves_is_named(
 
 
 @pytest.mark.parametrize("verb", ["status", "tree"])
-def test_one_that_no_controller_has_observed_is_named(
-    verb: str, cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("lease", ["missing", "expired"])
+def test_that_no_controller_is_active_is_said(
+    verb: str, lease: str, cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cluster.patch(DEPLOYMENTS.path(name="shop"), {"metadata": {"generation": 2}})
+    path = LEASES.path("rukpak-system", "rukpak")
+    if lease == "missing":
+        del cluster.objects[path]
+    else:
+        cluster.patch(path, {"spec": {"renewTime": NOW}})
     assert main([verb, "shop"]) == 0
     assert capsys.readouterr().err == (
-        f'rukpak {verb}: shop: no controller acts; "rukpak check" says what is missing\n'
+        f'rukpak {verb}: shop: no controller is active in namespace "rukpak-system"; "rukpak check" says what is '
+        "missing, and --namespace names another one\n"
     )
 
 
 def test_one_whose_shard_is_served_is_not_named(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
     put_in_shard(cluster, "blue")
-    spec = {"holderIdentity": "pod_1", "renewTime": datetime.now(UTC).isoformat(), "leaseDurationSeconds": 30}
-    path = LEASES.path("rukpak-system", "rukpak-blue")
-    cluster.objects[path] = {"metadata": {"name": "rukpak-blue", "namespace": "rukpak-system"}, "spec": spec}
+    hold_lease(cluster, "rukpak-blue")
     assert main(["status", "shop"]) == 0
     captured = capsys.readouterr()
     assert captured.err == ""

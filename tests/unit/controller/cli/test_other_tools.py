@@ -23,6 +23,7 @@ from rukpak.controller.cli.other_tools import (
     KUSTOMIZATION,
     Origin,
     Tool,
+    choose_origin,
     delete_release,
     find_applied,
     find_left_by_tool,
@@ -326,7 +327,8 @@ def test_nothing_of_the_server_is_left_of_an_entry() -> None:
 
 HELM_MARKS = {"meta.helm.sh/release-name": "blog", "meta.helm.sh/release-namespace": "shop"}
 FLUX_MARKS = {"kustomize.toolkit.fluxcd.io/name": "apps", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"}
-ORIGINS: dict[str, tuple[dict[str, Any], str]] = {
+BUNDLE = {"labels": {names.OWNER_LABEL: "other"}, "annotations": {names.OWNER_UID: "u"}}
+ORIGINS: dict[str, tuple[dict[str, Any], str | None]] = {
     "a release in the install namespace": ({"annotations": HELM_MARKS}, "helm/blog"),
     "a release elsewhere": (
         {"annotations": {**HELM_MARKS, "meta.helm.sh/release-namespace": "web"}},
@@ -336,7 +338,7 @@ ORIGINS: dict[str, tuple[dict[str, Any], str]] = {
         {"annotations": {**HELM_MARKS, "meta.helm.sh/release-name": "a.b"}},
         "helm/a.b.shop",
     ),
-    "a release that no release can be": ({"annotations": {"meta.helm.sh/release-name": "x\ny; rm"}}, ""),
+    "a release that no release can be": ({"annotations": {"meta.helm.sh/release-name": "x\ny; rm"}}, None),
     "a Kustomization": ({"labels": FLUX_MARKS}, "flux/apps"),
     "kubectl apply": (
         {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"}},
@@ -349,23 +351,52 @@ ORIGINS: dict[str, tuple[dict[str, Any], str]] = {
             "annotations": {"argocd.argoproj.io/tracking-id": "x"},
             "managedFields": [entry("kubectl-client-side-apply", COLOR, "Update")],
         },
-        "",
+        None,
     ),
     "a controller": (
         {"ownerReferences": [{"kind": "Web", "name": "w", "uid": "u", "controller": True}], "annotations": HELM_MARKS},
-        "",
+        None,
     ),
-    "another BundleDeployment": (
-        {"labels": {names.OWNER_LABEL: "other"}, "managedFields": [entry("kubectl", COLOR, "Apply")]},
-        "",
+    "another BundleDeployment": ({**BUNDLE, "managedFields": [entry("kubectl", COLOR, "Apply")]}, "other"),
+    "another BundleDeployment, and a release before it": (
+        {**BUNDLE, "annotations": {**BUNDLE["annotations"], **HELM_MARKS}},
+        "other",
     ),
+    "a BundleDeployment that does not exist any more": (
+        {**BUNDLE, "annotations": {names.OWNER_UID: "gone"}, "managedFields": [entry("kubectl", COLOR, "Apply")]},
+        "kubectl",
+    ),
+    "a BundleDeployment with the name of a tool": ({**BUNDLE, "labels": {names.OWNER_LABEL: "kubectl"}}, None),
 }
 
 
 @pytest.mark.parametrize("case", ORIGINS)
 def test_from_what_an_object_can_be_adopted(case: str) -> None:
     metadata, expected = ORIGINS[case]
-    assert name_origin({"metadata": {"name": "a", **metadata}}, "shop") == expected
+    live = {"metadata": {"name": "a", **metadata}}
+    assert name_origin(live, "shop", lambda _, uid: uid == "u") == expected
+
+
+CHOICES: dict[str, tuple[tuple[str | None, ...], str]] = {
+    "kubectl": (("kubectl",), "kubectl"),
+    "nobody": (("",), ""),
+    "kubectl and nobody": (("kubectl", ""), "kubectl"),
+    "a release": (("helm/a",), "helm/a"),
+    "a release and what kubectl has added": (("helm/a", "kubectl", ""), "helm/a"),
+    "two releases": (("helm/a", "helm/b"), ""),
+    "a release and Flux": (("helm/a", "flux/b"), ""),
+    "another BundleDeployment": (("other",), "other"),
+    "another BundleDeployment and kubectl": (("other", "kubectl"), ""),
+    "another BundleDeployment and a release": (("other", "helm/a"), ""),
+    "kubectl and a controller": (("kubectl", None), ""),
+    "a controller": ((None,), ""),
+}
+
+
+@pytest.mark.parametrize("case", CHOICES)
+def test_from_what_several_objects_can_be_adopted_at_once(case: str) -> None:
+    origins, expected = CHOICES[case]
+    assert choose_origin(origins) == expected
 
 
 def test_other_managers_of_our_fields_are_named() -> None:

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from rukpak.api import names
-from rukpak.controller.cli.uninstall import _PARTS, find_staying, was_created_by_controller
+from rukpak.controller.cli import main
+from rukpak.controller.cli.uninstall import _PARTS, find_made, find_staying, was_created_by_controller
 from rukpak.controller.formats.manifests import read_documents
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.resources import NAMESPACES, GroupVersionKind
@@ -105,6 +106,50 @@ def test_what_stays_is_listed_by_why(case: str) -> None:
     found = list(find_staying(cluster.client, cluster.discovery, [deployment], keep=keep))
     assert [line[: len(start)] for line, start in zip(found, expected, strict=True)] == expected
     assert sum(line.count(",") - line.startswith("kept, ") for line in found) + len(found) == count
+
+
+def namespace(name: str, *managers: str, owner: str = "", **annotations: str) -> dict[str, Any]:
+    marks = {names.OWNER_UID: owner} if owner else {}
+    labels = {names.OWNER_LABEL: "shop"} if owner else {}
+    entries = [{"manager": manager} for manager in managers]
+    metadata = {"name": name, "labels": labels, "annotations": {**marks, **annotations}, "managedFields": entries}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+
+def test_the_namespaces_that_were_made_are_found() -> None:
+    cluster = FakeCluster()
+    deployment = make_deployment(installNamespace="shop")
+    born = {"creationTimestamp": "2026-01-01T00:00:00Z"}
+    bare = [observed(name, metadata=born, spec={"installNamespace": name}) for name in ("bare", "older")]
+    orphan = observed("kept", spec={"installNamespace": "orphaned", "deletionPolicy": "Orphan"})
+    uid = deployment["metadata"]["uid"]
+    for each in (
+        namespace("shop", "kubectl-rukpak"),
+        namespace("bare"),
+        namespace("older"),
+        namespace("brought", "rukpak/shop", owner=uid),
+        namespace("changed", "rukpak/shop", "kubectl-label", owner=uid),
+        namespace("marked", "rukpak/shop", owner=uid, **{"helm.sh/resource-policy": "keep"}),
+        namespace("of-another", "rukpak/other", owner="other"),
+        namespace("orphaned", "rukpak/kept"),
+        namespace("rukpak-system", "rukpak/shop", owner=uid),
+        namespace("n", "rukpak/shop", owner=uid),
+        owned(KINDS[0], "stays", uid, **{"helm.sh/resource-policy": "keep"}),
+    ):
+        cluster.put(each)
+    for name, time in {"older": "2025-01-01T00:00:00Z", "bare": "2026-01-01T00:00:01Z"}.items():
+        cluster.objects[NAMESPACES.path(name=name)]["metadata"]["creationTimestamp"] = time
+    found = find_made(cluster.client, cluster.discovery, [deployment, orphan, *bare], "rukpak-system")
+    assert [part.name for part in found] == ["namespace/bare", "namespace/brought", "namespace/shop"]
+    staying = find_staying(
+        cluster.client, cluster.discovery, [deployment], keep=False, deleted={part.path for part in found}
+    )
+    assert "Namespace brought" not in " ".join(staying)
+
+
+def test_namespaces_are_deleted_only_with_the_objects(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["uninstall", "--namespaces"]) == 2
+    assert "--namespaces requires --delete" in capsys.readouterr().err
 
 
 def test_many_that_stay_are_counted() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rukpak.controller.cli.values import Convert, merge_files, set_values, typed
+from rukpak.controller.cli.values import Convert, find_credentials, merge_files, set_values, typed
 from tests.support.charts import packaged_helm
 
 BELOW: dict[str, Any] = {"l": [1, {"a": "b"}, [3]], "m": {"x": {"y": 1}}, "s": "t"}
@@ -99,6 +99,28 @@ def test_what_helm_refuses_is_refused(text: str, chart: Path) -> None:
     assert REFUSED[text] in str(caught.value)
     if text != ",a=1":  # which Helm ignores
         assert render(chart, "--set", text) is None
+
+
+CREDENTIALS: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "a password": ({"auth": {"adminPassword": "x"}}, ["spec.config.auth.adminPassword"]),
+    "a number": ({"password": 1234}, ["spec.config.password"]),
+    "a token in a list": ({"users": [{"api_token": "x"}]}, ["spec.config.users[0].api_token"]),
+    "an environment variable": ({"env": [{"name": "DB_PASSWORD", "value": "x"}]}, ["spec.config.env[0].value"]),
+    "a variable from a Secret": ({"env": [{"name": "DB_PASSWORD", "valueFrom": {"secretKeyRef": {"name": "x"}}}]}, []),
+    "a client secret and a key": (
+        {"clientSecret": "x", "AWS_SECRET_ACCESS_KEY": "x"},
+        ["spec.config.clientSecret", "spec.config.AWS_SECRET_ACCESS_KEY"],
+    ),
+    "no password": ({"password": "", "token": None}, []),
+    "names of Secrets": ({"existingSecret": "x", "imagePullSecret": "x", "secretName": "x", "passwordKey": "x"}, []),
+    "switches and limits": ({"automountToken": True, "maxTokens": 5, "tokenTTL": "5m"}, []),
+}
+
+
+@pytest.mark.parametrize("case", CREDENTIALS)
+def test_what_is_a_credential_by_its_name(case: str) -> None:
+    config, expected = CREDENTIALS[case]
+    assert [path for path, _ in find_credentials(config)] == expected
 
 
 def test_a_later_file_wins_and_mappings_are_merged() -> None:

@@ -331,6 +331,10 @@ def test_what_a_pod_does_not_restrict_is_stated() -> None:
     )
 
 
+def test_that_pods_use_the_account_of_all_pods_says_nothing() -> None:
+    assert lines(workload(automountServiceAccountToken=True)) == []
+
+
 def test_what_the_bundle_brings_itself_is_not_that_of_others() -> None:
     pod = workload(
         {"env": [{"name": "a", "valueFrom": {"secretKeyRef": {"name": "own"}}}]},

@@ -241,7 +241,7 @@ def test_an_upgrade_whose_object_fails_is_rolled_back(world: World) -> None:
     assert f"rolled back from revision {failed[7:19]}" in world.message("RolledBack")
     assert f"to revision {first[7:19]}: Deployment shop/web" in world.message("RolledBack")
     assert outcomes(world) == [(first, "Healthy"), (failed, "RolledBack")]
-    assert [each.reason for each in world.events.notes if each.action == "RollBack"] == ["RolledBack"]
+    assert [each.action for each in world.events.notes if each.reason == "RolledBack"] == ["RollBack"]
 
 
 def test_a_rolled_back_revision_is_not_retried_before_the_spec_changes(world: World) -> None:

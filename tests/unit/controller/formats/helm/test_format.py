@@ -29,6 +29,7 @@ from rukpak.controller.content.disk import read_folder
 from rukpak.controller.content.tar import read_tar
 from rukpak.controller.formats.applicable import revision_digest
 from rukpak.controller.formats.helm.format import read_output, refuse_unknown_groups
+from rukpak.controller.formats.helm.values import MATCHES, name_values_files, read_configuration
 from rukpak.controller.formats.manifests import TextBudget, read_documents
 from rukpak.controller.sources.chart_registry import read_chart
 from rukpak.controller.sources.http import read_body, strip_components
@@ -295,6 +296,14 @@ REFUSED = [
         "use its path from the root, including the destination",
         config={"valuesFiles": ["x.yaml"]},
     ),
+    Refused(
+        "a pattern of files of values that matches none",
+        {},
+        Reason.INVALID_CONFIG,
+        'spec.config.valuesFiles[0]: no file matches "x-*.yaml" in the content; '
+        "use its path from the root, including the destination",
+        config={"valuesFiles": ["x-*.yaml"]},
+    ),
     Refused("a file of values that are none", {"v.yaml": "[1]"}, Reason.INVALID_CONFIG,
          "spec.config.valuesFiles[0]: c/v.yaml: must be a mapping, not a list",
          config={"valuesFiles": ["c/v.yaml"]}),
@@ -443,6 +452,63 @@ def test_whatever_a_file_of_values_is_called(tmp_path: Path) -> None:
     root = write(tmp_path / "tree", {**chart_of({"templates/a.yaml": template}), **values})
     rendering = render(root, tmp_path, config={"valuesFiles": called})
     assert rendering.objects[0]["data"] == {f"v{number}": "red" for number in range(len(called))}
+
+
+class Listed(NamedTuple):
+    files: tuple[str, ...]
+    config: dict[str, Any]
+    expect: list[str]
+
+
+LISTED = {
+    "a pattern, in the order of names": Listed(
+        ("values-b.yaml", "values-a.yaml", "values-10.yaml", "values.yml", "more/values-c.yaml"),
+        {"valuesFiles": ["values-*.yaml"]},
+        ["values-10.yaml", "values-a.yaml", "values-b.yaml"],
+    ),
+    "a file before and one after": Listed(
+        ("a.yaml", "b-1.yaml", "b-2.yaml", "z.yaml"),
+        {"valuesFiles": ["z.yaml", "b-?.yaml", "a.yaml"]},
+        ["z.yaml", "b-1.yaml", "b-2.yaml", "a.yaml"],
+    ),
+    "a pattern of folders": Listed(
+        ("eu/v.yaml", "us/v.yaml", "us/deep/v.yaml", ".git/v.yaml"),
+        {"valuesFiles": ["*/v.yaml"]},
+        ["eu/v.yaml", "us/v.yaml"],
+    ),
+    "a set of characters": Listed(
+        ("v-a.yaml", "v-b.yaml", "v-c.yaml"), {"valuesFiles": ["v-[ab].yaml"]}, ["v-a.yaml", "v-b.yaml"]
+    ),
+    "a name with a bracket that exists": Listed(
+        ("v-[ab].yaml", "v-a.yaml"), {"valuesFiles": ["v-[ab].yaml"]}, ["v-[ab].yaml"]
+    ),
+    "a folder that a pattern matches": Listed(("v-a/x", "v-b"), {"valuesFiles": ["v-*"]}, ["v-b"]),
+    "missing ones that may be": Listed(
+        ("b.yaml",),
+        {"valuesFiles": ["a.yaml", "a-*.yaml", "b.yaml"], "ignoreMissingValuesFiles": True},
+        ["b.yaml"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LISTED)
+def test_files_of_values_are_read_in_order(case: str, tmp_path: Path) -> None:
+    files, config, expect = LISTED[case]
+    root = write(tmp_path / "tree", dict.fromkeys(files, b"a: 1"))
+    assert [name for _, name in name_values_files(root, read_configuration(config))] == expect
+
+
+def test_of_several_files_of_values_the_last_one_wins(tmp_path: Path) -> None:
+    values = {f"values-{color}.yaml": f"color: {color}".encode() for color in ("red", "blue", "green")}
+    root = write(tmp_path / "tree", {**chart_of({"templates/a.yaml": COLOR}), **values})
+    rendering = render(root, tmp_path, config={"valuesFiles": ["values-*.yaml"]})
+    assert rendering.objects[0]["data"] == {"color": "red"}
+
+
+def test_a_pattern_that_matches_too_much_is_refused(tmp_path: Path) -> None:
+    root = write(tmp_path / "tree", {f"{number}.yaml": b"a: 1" for number in range(MATCHES + 1)})
+    with pytest.raises(BundleError, match="matches more than 256 files"):
+        name_values_files(root, read_configuration({"valuesFiles": ["*.yaml"]}))
 
 
 def test_whatever_the_folder_of_the_content_store_is_called(tmp_path: Path) -> None:

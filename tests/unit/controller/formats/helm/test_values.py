@@ -15,7 +15,7 @@ from rukpak.controller.formats.helm.values import (
     write_values,
 )
 
-KNOWN = "disableHooks, includeCRDs, isUpgrade, releaseName, skipTests, values, valuesFiles"
+KNOWN = "disableHooks, ignoreMissingValuesFiles, includeCRDs, isUpgrade, releaseName, skipTests, values, valuesFiles"
 NO_PATH = 'must be a path relative to the root of the content, without ".."'
 NO_NAME = (
     "spec.config.releaseName: must consist of lower-case letters, digits, dashes and dots, "
@@ -26,6 +26,7 @@ PROBLEMS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "everything": (
         {
             "disableHooks": True,
+            "ignoreMissingValuesFiles": True,
             "includeCRDs": False,
             "isUpgrade": True,
             "releaseName": "web.2-x",
@@ -101,6 +102,7 @@ def test_defaults_are_those_of_helm_but_without_tests() -> None:
     assert read_configuration({"values": None}) == Configuration(
         values={},
         values_files=(),
+        ignore_missing=False,
         release_name="",
         include_crds=True,
         skip_tests=True,
