@@ -69,8 +69,8 @@ from rukpak.controller.kube.client import Client, User
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import USER_CHARACTERS, ApiError
 from rukpak.controller.kube.resources import GroupVersionKind, Resource, read_kinds
+from rukpak.controller.observe.deployments import find_hindrance
 from rukpak.controller.observe.records import ObjectKey, Tree, entry_of, fields_of, key_of, pass_on, project
-from rukpak.controller.observe.relations import find_hindrance
 from rukpak.controller.processes.supervision import Supervisor
 from rukpak.controller.views import MisuseError
 from rukpak.controller.views.access import REQUESTS, Deployments, try_to_list
@@ -474,7 +474,8 @@ class DryRun:
         failure = self._classify(target, error)
         if failure.reason is Reason.API_UNAVAILABLE:
             raise error
-        if failure.reason is Reason.NAMESPACE_NOT_FOUND and self._brings_namespace(target.key.namespace):
+        namespace = ObjectKey("", "Namespace", "", target.key.namespace)
+        if failure.reason is Reason.NAMESPACE_NOT_FOUND and namespace in self._targets.by_key:
             return self._try_elsewhere(target, resource)
         if failure.contest is not Contest.NONE and (made := self._make_way(target, resource, live, failure)):
             return made
@@ -528,9 +529,6 @@ class DryRun:
             if error.status == HTTPStatus.UNPROCESSABLE_ENTITY:
                 return _difference(target, Change.REFUSED, None, None, self._classify(target, error).problem)
         return _as_rendered(target, Change.CREATED, f"{_RENDERED}, since its namespace does not exist yet")
-
-    def _brings_namespace(self, name: str) -> bool:
-        return ObjectKey("", "Namespace", "", name) in self._targets.by_key
 
     def _is_computed(self, target: Target, live: Manifest, failure: ApplyFailure) -> bool:
         if failure.recovery is not Recovery.TAKE_OVER_FIELDS:
