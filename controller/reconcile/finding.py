@@ -238,11 +238,8 @@ def poll_sources(context: Context) -> Context:
 
 def seconds_to_poll(context: Context) -> float | None:
     """Return the seconds until the next poll; None without one, or while one is active."""
-    return (
-        context.services.sources.poller.seconds_to_next(context.deployment, context.memory.sources.poll)
-        if _may_poll(context)
-        else None
-    )
+    poller, memory = context.services.sources.poller, context.memory.sources.poll
+    return poller.seconds_to_next(context.deployment, memory) if _may_poll(context) else None
 
 
 def _may_poll(context: Context) -> bool:

@@ -18,7 +18,8 @@ from rukpak.controller.apply.removal import Removal
 from rukpak.controller.observe.progress import Progress
 from rukpak.controller.observe.records import ObjectKey, Record
 
-_UNHEALTHY = (Reason.FAILED, Reason.PROGRESS_DEADLINE_EXCEEDED)
+FAILED = (Reason.FAILED, Reason.PROGRESS_DEADLINE_EXCEEDED)
+"""Reasons of Healthy that do not end without a person."""
 
 
 def find_failure(report: Report, entry: HistoryEntry, deadline: float, now: datetime) -> BundleError | None:
@@ -41,7 +42,7 @@ def find_failure(report: Report, entry: HistoryEntry, deadline: float, now: date
         return refusals[0]
     health = report.progress.shown if report.progress else None
     # Objects that were refused are among those that count as failed.
-    if health and health.reason in _UNHEALTHY and health.failed > len(refusals):
+    if health and health.reason in FAILED and health.failed > len(refusals):
         return BundleError(health.reason, health.message)
     return None
 

@@ -56,6 +56,7 @@ from rukpak.controller.observe.health.verdict import Health
 from rukpak.controller.observe.records import ObjectKey
 from rukpak.controller.status.history import record, rollback_after
 from rukpak.controller.status.report import (
+    FAILED,
     Deletion,
     Report,
     describe_pins,
@@ -200,7 +201,6 @@ def _warnings(texts: Iterable[str]) -> tuple[str, ...]:
 _SEVERITY = (Retry.PERMANENT, Retry.SLOW, Retry.TRANSIENT, Retry.WAIT, Retry.NONE)
 
 
-_FAILED = (Reason.FAILED, Reason.PROGRESS_DEADLINE_EXCEEDED)
 STRAYS_SHOWN = 5
 # The fields of the spec that lead to a revision.
 _CONTENT = {"format", "sources", "config", "config_from", "processors"}
@@ -225,24 +225,17 @@ class Finding:
 
 def conditions_of_deletion(deployment: BundleDeployment, deletion: Deletion, now: datetime) -> tuple[Condition, ...]:
     """Return the conditions during a deletion: Unpacked, Installed and Healthy keep their last state."""
-    if deletion.error:
-        reason, message = deletion.error.reason, deletion.error.message
-    else:
-        reason, message = _progress_of_deletion(deletion)
     kept = [
         _finding(condition)
         for condition in deployment.status.conditions
         if condition.type in ("Unpacked", "Installed", "Healthy")
     ]
-    findings = [
-        *kept,
-        Finding(ConditionType.READY, "False", reason, message),
-        Finding(ConditionType.RECONCILING, "True", reason, message),
-    ]
-    return _conditions(deployment, findings, now)
+    return _conditions(deployment, [*kept, *_unready(*_progress_of_deletion(deletion))], now)
 
 
 def _progress_of_deletion(deletion: Deletion) -> tuple[Reason, str]:
+    if deletion.error:
+        return deletion.error.reason, deletion.error.message
     if deletion.handing_over:
         return Reason.DELETING, deletion.handing_over
     awaited = f"waiting for {list_some(deletion.awaited)}"
@@ -256,11 +249,12 @@ def conditions_of_bug(deployment: BundleDeployment, error: BundleError, now: dat
     """Return the conditions after a pass that a bug ended: all but those of its progress keep their last state."""
     replaced = (ConditionType.READY, ConditionType.RECONCILING, ConditionType.STALLED)
     kept = [condition for condition in deployment.status.conditions if condition.type not in replaced]
-    findings = [
-        Finding(ConditionType.READY, "False", error.reason, error.message),
-        Finding(ConditionType.RECONCILING, "True", error.reason, error.message),
-    ]
-    return (*kept, *_conditions(deployment, findings, now))
+    return (*kept, *_conditions(deployment, _unready(error.reason, error.message), now))
+
+
+def _unready(reason: Reason, message: str) -> list[Finding]:
+    ready, reconciling = ConditionType.READY, ConditionType.RECONCILING
+    return [Finding(ready, "False", reason, message), Finding(reconciling, "True", reason, message)]
 
 
 def skipped_kinds(deployment: BundleDeployment, report: Report) -> tuple[str, ...]:
@@ -271,7 +265,7 @@ def skipped_kinds(deployment: BundleDeployment, report: Report) -> tuple[str, ..
 def _findings(deployment: BundleDeployment, report: Report) -> list[Finding]:
     unpacked, installed, healthy = _unpacked(report), _installed(deployment, report), _healthy(deployment, report)
     hindrance = next((f for f in (unpacked, installed, healthy) if f.status != "True"), None)
-    if hindrance and hindrance.reason is Reason.WAITING_FOR_WAVE and healthy.reason in _FAILED:
+    if hindrance and hindrance.reason is Reason.WAITING_FOR_WAVE and healthy.reason in FAILED:
         hindrance = healthy  # once an object that a wave waits for has failed, a person must act
     # A failed poll does not make what is installed unready: its pins are still in use (rule 1).
     is_ready = installed.status == healthy.status == "True"
@@ -437,7 +431,7 @@ def _work(deployment: BundleDeployment, hindrance: Finding | None, report: Repor
     is_decided = hindrance is not None and hindrance.reason in DECISIONS and not report.failure
     if hindrance is None or is_awaited or is_decided:
         return pending
-    stalls = hindrance.reason.retry.stalls or hindrance.reason in _FAILED
+    stalls = hindrance.reason.retry.stalls or hindrance.reason in FAILED
     kind = ConditionType.STALLED if stalls else ConditionType.RECONCILING
     return [Finding(kind, "True", hindrance.reason, hindrance.message), *(pending if stalls else [])]
 

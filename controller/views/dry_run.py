@@ -40,6 +40,7 @@ from rukpak.controller.apply.holders import Refused, Trials, find_dropped, may_b
 from rukpak.controller.apply.ledger import Ledger
 from rukpak.controller.apply.managed_fields import Probe, claimed_fields, emptied, find_taken, parse_field
 from rukpak.controller.apply.ownership import (
+    CRD,
     Disposal,
     Giver,
     HandOver,
@@ -84,7 +85,6 @@ from rukpak.controller.views.comparison import (
 )
 from rukpak.controller.views.objects import owner_of
 
-_CRD = ("apiextensions.k8s.io", "CustomResourceDefinition")
 _RENDERED = "as rendered"
 _ANY_NAMESPACE = "default"
 """Every cluster has it."""
@@ -482,7 +482,7 @@ class DryRun:
         may_not_apply = failure.reason is Reason.FORBIDDEN  # also admission answers 403
         if live is None and may_not_apply:
             return self._read_and_compute(target, resource)
-        if live and self._is_recreated(target, failure):
+        if live and failure.recovery is Recovery.RECREATE and target.recreate and target.key in self._live:
             made = self._overlay(target, live, "deleted and created again, since a field is immutable")
             return replace(made, change=Change.RECREATED)
         if live and (may_not_apply or self._is_computed(target, live, failure)):
@@ -535,9 +535,6 @@ class DryRun:
             return failure.recovery in _COMPUTED
         return claimed_fields(live, target.manifest, self._manager, failure.fields) is not None
 
-    def _is_recreated(self, target: Target, failure: ApplyFailure) -> bool:
-        return failure.recovery is Recovery.RECREATE and target.recreate and target.key in self._live
-
     def _read_and_compute(self, target: Target, resource: Resource) -> Difference:
         """Compare an object that the user may not apply, as far as the user may read it.
 
@@ -565,7 +562,7 @@ class DryRun:
     # beside the objects
 
     def _inspect(self, difference: Difference) -> Difference:
-        if difference.key[:2] != _CRD or difference.change is not Change.CHANGED:
+        if difference.key[:2] != CRD or difference.change is not Change.CHANGED:
             return difference
         target = self._targets.by_key[difference.key]
         path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{difference.key.name}"
