@@ -465,14 +465,9 @@ def _type(old: Schema, new: Schema) -> Iterator[CheckFinding]:
 def _required(old: Schema, new: Schema) -> Iterator[CheckFinding]:
     before = set(map(text, sequence(old, "required")))
     after = filter(None, map(text, sequence(new, "required")))
-    added = [name for name in after if name not in before and not _is_defaulted(new, name)]
+    added = [name for name in after if name not in before and mapping(new, "properties", name).get("default") is None]
     if added:
         yield CheckFinding("required", f"new required fields: [{' '.join(sorted(added))}]")
-
-
-def _is_defaulted(schema: Schema, name: str) -> bool:
-    value = mapping(schema, "properties", name)
-    return value.get("default") is not None
 
 
 def _default(old: Schema, new: Schema) -> Iterator[CheckFinding]:
@@ -543,9 +538,9 @@ def _exact(value: float) -> Fraction:
     return Fraction(str(value))  # 0.1 as written, not as stored
 
 
-def _added_flag(check: CrdCheck, field: str = "") -> Rule:
+def _added_flag(check: CrdCheck) -> Rule:
     def _rule(old: Schema, new: Schema) -> Iterator[CheckFinding]:
-        if not old.get(field or check) and new.get(field or check):
+        if not old.get(check) and new.get(check):
             yield CheckFinding(check, f"{check} added : false -> true")
 
     return _rule

@@ -25,7 +25,7 @@ from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.apply.crd_upgrade import inspect_upgrade
 from rukpak.controller.apply.drift import DriftedObject
 from rukpak.controller.apply.order import Stage, served_group
-from rukpak.controller.apply.ownership import Giver, is_changing_hands
+from rukpak.controller.apply.ownership import CRD, Giver, is_changing_hands
 from rukpak.controller.apply.plan import (
     Action,
     ApplyOptions,
@@ -67,7 +67,6 @@ _MOST_RIGHTS = 20 * MAX_QUESTIONS
 """That are looked at for the questions: rules may repeat rights."""
 _ROLES = {each.kind: each for each in (ROLES, CLUSTER_ROLES)}
 _SHOWN = 5
-_CRD = ("apiextensions.k8s.io", "CustomResourceDefinition")
 _REVIEW = "review of rights"
 
 
@@ -180,7 +179,7 @@ class Applier:
         """
         items = self._applied(options)
         lack = self._reviewer.lack(items, options, options.user) if options.user else None
-        upgraded = [item for item in items if item[0].key[:2] == _CRD and item[0].key in changed]
+        upgraded = [item for item in items if item[0].key[:2] == CRD and item[0].key in changed]
         unsafe = self.pool.run(lambda item: self._judge_upgrade(*item, options), upgraded, options.user)
         return [error for error in (lack, *unsafe) if error]
 

@@ -367,7 +367,8 @@ class HookRunner:
             is_possible = record or self._objects.is_forbidden(hook.key.group, hook.key.kind)
             if resource is None or not (is_possible or f"{hook.run} {hook.key}" in progress.remaining):
                 continue
-            live = known if record and known and _version(known) == record.resource_version else None
+            is_same = record and known and known["metadata"]["resourceVersion"] == record.resource_version
+            live = known if is_same else None
             try:
                 live = live or self._read(hook, resource, options)
             except ApiError as error:
@@ -555,7 +556,8 @@ class HookRunner:
             may_create = options.user is None and not hook.event.is_of_teardown
             if failure.recovery is not Recovery.CREATE_NAMESPACE or not may_create:
                 raise
-            self._create_namespace(options)
+            body, manager = options.install_namespace, names.field_manager(options.owner.name)
+            self._client.apply(NAMESPACES.path(name=body["metadata"]["name"]), body, manager=manager, force=False)
             value = self._apply(hook, resource, options)
         log.info("hook started", extra=_about(hook, options))
         return value
@@ -566,10 +568,6 @@ class HookRunner:
         client = self._client.acting_as(options.user)
         value: dict[str, Any] = client.apply(path, body, manager=manager, force=True, metadata=False).value
         return value
-
-    def _create_namespace(self, options: HookOptions) -> None:
-        body, manager = options.install_namespace, names.field_manager(options.owner.name)
-        self._client.apply(NAMESPACES.path(name=body["metadata"]["name"]), body, manager=manager, force=False)
 
     def _remove(self, hook: PlannedHook, options: HookOptions, uid: str = "") -> BundleError | None:
         # A failure to remove it is no failure of the hook, and `tidy` retries it.
@@ -591,10 +589,6 @@ class HookRunner:
         options.progress.remaining.discard(identity)
         options.retries.succeeded(key)
         return None
-
-
-def _version(live: Mapping[str, Any]) -> str:
-    return str(live["metadata"]["resourceVersion"])
 
 
 def _to_problem(error: ApiError, hook: PlannedHook, options: HookOptions) -> BundleError:

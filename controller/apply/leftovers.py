@@ -17,7 +17,16 @@ from typing import Any
 from rukpak.controller.apply.drift import MOST_SHAPES, REPLICAS, Path, has_field, identity_of
 from rukpak.controller.apply.trees import differing, inside, outside, part_at, united_trees, without_path, without_tree
 from rukpak.controller.formats.objects import BUILT_IN_GROUPS
-from rukpak.controller.observe.records import Entry, ObjectKey, Tree, entries_of, fields_of, is_passed_on
+from rukpak.controller.observe.records import (
+    Entry,
+    ObjectKey,
+    Tree,
+    entries_of,
+    fields_of,
+    find_entry,
+    is_passed_on,
+    new_entry,
+)
 from rukpak.controller.untrusted import mapping, path_below, text
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -95,10 +104,7 @@ def is_converted(live: Mapping[str, Any]) -> bool:
 def adopted_entries(live: Mapping[str, Any], taken: Tree, manager: str, api_version: str) -> list[Entry]:
     """Return the entries of an object in which ours has what is taken, and earlier managers have none."""
     entries = [entry for entry in entries_of(live) if not is_passed_on(entry)]
-    ours: Entry = next(
-        (each for each in entries if each.get("manager") == manager and each.get("operation") == "Apply"),
-        {"manager": manager, "operation": "Apply", "apiVersion": api_version, "fieldsType": "FieldsV1"},
-    )
+    ours = find_entry(entries, manager) or new_entry(manager, api_version)
     kept = [entry for entry in entries if entry is not ours]
     fields = united_trees(fields_of(ours), taken)
     return [*kept, {**ours, "fieldsV1": fields}] if fields else kept

@@ -30,6 +30,7 @@ from rukpak.controller.observe.records import (
     entry_of,
     fields_of,
     is_of_another_owner,
+    new_entry,
 )
 from rukpak.controller.untrusted import text
 
@@ -373,8 +374,7 @@ def inherited_entries(metadata: Mapping[str, Any], record: Record, owner: str, a
             others.append({**entry, "fieldsV1": fields})
     manager = names.field_manager(owner)
     if claim:
-        empty: Entry = {"manager": manager, "operation": "Apply", "apiVersion": api_version, "fieldsType": "FieldsV1"}
-        entry = inherited.get(manager, empty)
+        entry = inherited.get(manager, new_entry(manager, api_version))
         inherited[manager] = {**entry, "fieldsV1": united_trees(fields_of(entry), claim)}
     return [*inherited.values(), *others]
 
@@ -441,14 +441,7 @@ def claimed_items(live: Mapping[str, Any], body: Mapping[str, Any], manager: str
     strays = _strays_by_value(body, live, ())
     if not strays:
         return None
-    ours = {
-        "manager": manager,
-        "operation": "Apply",
-        "apiVersion": body["apiVersion"],
-        "fieldsType": "FieldsV1",
-        "fieldsV1": strays,
-    }
-    return [*_entries(live["metadata"]), ours]
+    return [*_entries(live["metadata"]), {**new_entry(manager, body["apiVersion"]), "fieldsV1": strays}]
 
 
 def claimed_fields(
@@ -467,9 +460,7 @@ def claimed_fields(
     """
     entries = _entries(live["metadata"])
     others = [entry for entry in entries if entry.get("operation") == "Apply" and entry.get("manager") != manager]
-    known: dict[str, Any] = {}
-    for entry in entries:
-        _add(known, fields_of(entry))
+    known = owned_fields(entries)
     found: Tree = {}
     for steps in islice(dict.fromkeys(map(parse_field, fields)), _MOST_FIELDS):
         if steps and steps[0] not in ("metadata", "status", "apiVersion", "kind"):
@@ -478,12 +469,7 @@ def claimed_fields(
         found = _unapplied(found, fields_of(entry))
     if not found:
         return None
-    ours = entry_of(live, manager) or {
-        "manager": manager,
-        "operation": "Apply",
-        "apiVersion": body["apiVersion"],
-        "fieldsType": "FieldsV1",
-    }
+    ours = entry_of(live, manager) or new_entry(manager, body["apiVersion"])
     kept = [
         {**entry, "fieldsV1": rest}
         for entry in entries
@@ -534,11 +520,6 @@ def _paired(ours: list[Any], live: list[Any], known: Tree) -> Iterator[tuple[str
         item, place = by_name.find(name), unclaimed.claim(_keys_in(name))
         if item is not None and place is not None:
             yield name, item, place
-
-
-def _add(tree: dict[str, Any], other: Tree) -> None:
-    for name, child in other.items():
-        _add(tree.setdefault(name, {}), child)
 
 
 def _unapplied(tree: Tree, applied: Tree) -> Tree:

@@ -26,14 +26,8 @@ from rukpak.controller.observe.records import BEFORE_FIRST_APPLY, RESOURCE_POLIC
 
 API_VERSION = f"{names.GROUP}/v1alpha2"
 
-DATA_KINDS = frozenset(
-    {
-        ("apiextensions.k8s.io", "CustomResourceDefinition"),
-        ("", "PersistentVolumeClaim"),
-        ("", "PersistentVolume"),
-        ("", "Namespace"),
-    }
-)
+CRD, NAMESPACE = ("apiextensions.k8s.io", "CustomResourceDefinition"), ("", "Namespace")
+DATA_KINDS = frozenset({CRD, NAMESPACE, ("", "PersistentVolumeClaim"), ("", "PersistentVolume")})
 """Kinds whose deletion loses data or other objects: the garbage collector must not delete them (rule 5)."""
 LEFT_BYTES = 256 * 1024
 """Size of the names of left objects in a revision: they share a Secret of 1 MiB with a chunk of 512 KiB."""
@@ -41,8 +35,7 @@ PAST_BYTES = 64 * 1024
 """Size of the names of objects that earlier revisions had, in the same Secret."""
 MORE = "*"
 """Stands for the names if they are too many: the revisions that contain the objects are kept then."""
-_CRD, _NAMESPACE = ("apiextensions.k8s.io", "CustomResourceDefinition"), ("", "Namespace")
-_DATA = frozenset({_CRD, ("", "PersistentVolumeClaim")})
+_DATA = frozenset({CRD, ("", "PersistentVolumeClaim")})
 Exists = Callable[[str, str], bool]
 """Whether a BundleDeployment with a name and UID exists."""
 
@@ -525,9 +518,9 @@ def dispose(record: Record, cause: RemovalCause) -> Disposal:
     group_kind = (record.key.group, record.key.kind)
     if cause is RemovalCause.ORPHAN or is_marked_to_stay(record):
         return Disposal.RELEASE
-    if group_kind == _NAMESPACE:
+    if group_kind == NAMESPACE:
         return Disposal.DELETE_UNUSED
-    if group_kind == _CRD and cause is RemovalCause.TEARDOWN:
+    if group_kind == CRD and cause is RemovalCause.TEARDOWN:
         return Disposal.DELETE_UNUSED
     if group_kind in _DATA and record.prune != "true":
         return Disposal.RELEASE

@@ -276,11 +276,6 @@ class Plan:
         upgrading = (Action.APPLY, Action.CREATE, Action.TAKE_BACK, Action.TAKE_OVER)
         return bool(self.prune) or any(task.action in upgrading for task in self.tasks)
 
-    @property
-    def drift(self) -> list[ObjectKey]:
-        """The objects that another client has modified since they were applied."""
-        return [task.target.key for task in self.tasks if task.action is Action.REPAIR]
-
 
 def make_plan(options: ApplyOptions, earlier: Iterable[Target], observed: Mapping[ObjectKey, Record]) -> Plan:
     """Decide what to do about each object.

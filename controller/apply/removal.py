@@ -18,7 +18,7 @@ from typing import Any
 from rukpak.api import names
 from rukpak.api.errors import BundleError
 from rukpak.controller.apply.order import teardown_order, teardown_position
-from rukpak.controller.apply.ownership import Disposal, RemovalCause, dispose
+from rukpak.controller.apply.ownership import CRD, Disposal, RemovalCause, dispose
 from rukpak.controller.apply.replies import classify
 from rukpak.controller.apply.requests import Pool
 from rukpak.controller.apply.rights import MissingRightsError, list_all
@@ -30,8 +30,6 @@ from rukpak.controller.untrusted import mappings
 
 _MARKS = (names.OWNER_UID, names.APPLIED_DIGEST)
 log = logging.getLogger(__name__)
-_CRD = ("apiextensions.k8s.io", "CustomResourceDefinition")
-_NAMESPACE = ("", "Namespace")
 PAGE = 50
 # What the API server and its controllers create in every namespace.
 _DEFAULTS = frozenset(
@@ -263,7 +261,7 @@ class Remover:
         if disposal is Disposal.DELETE:
             return ""
         self._discovery.refresh()  # a new kind may have objects
-        users = self._instances(record, owner) if record.key[:2] == _CRD else self._inhabitants(record.key.name, owner)
+        users = self._instances(record, owner) if record.key[:2] == CRD else self._inhabitants(record.key.name, owner)
         user = next(users, "")
         return f"kept because {user} still exists" if user else ""
 

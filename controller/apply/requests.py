@@ -216,19 +216,8 @@ class Pool:
             self._wakes.put(None)
 
     def _work(self) -> None:
-        while self._take_turn():
-            pass
-
-    def _take_turn(self) -> bool:
-        """Wait for a turn and run it; returns False once the pool is stopped.
-
-        A separate function, so that no batch is kept alive while a thread waits for the next one.
-        """
-        turn = self._next()
-        if turn is None:
-            return False
-        self._run(*turn)
-        return True
+        while turn := self._next():
+            self._run(*turn)
 
     def _next(self) -> tuple[_Batch, int] | None:
         while True:

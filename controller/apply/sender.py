@@ -30,7 +30,7 @@ from rukpak.controller.apply.holders import (
 )
 from rukpak.controller.apply.managed_fields import Probe, Replaced
 from rukpak.controller.apply.order import describe_awaited
-from rukpak.controller.apply.ownership import make_body, needs_mark, was_applied
+from rukpak.controller.apply.ownership import CRD, make_body, needs_mark, was_applied
 from rukpak.controller.apply.plan import (
     Action,
     ApplyOptions,
@@ -71,7 +71,6 @@ NOT_NOTICED_YET_SECONDS = 0.5
 LOGGED_FIELDS = 10
 """Fields of a drifted object that are logged."""
 log = logging.getLogger(__name__)
-_CRD = ("apiextensions.k8s.io", "CustomResourceDefinition")
 _STATEFUL_SET = ("apps", "StatefulSet")
 _NAMESPACE_GONE = frozenset({Reason.NAMESPACE_NOT_FOUND, Reason.NAMESPACE_TERMINATING})
 
@@ -351,9 +350,10 @@ class Sender:
             return self.fail(task, error, options)
         except ApiError as error:
             failure = self._explain_silence(error, request) or _classify(error, task, options)
-            if task.action is Action.TAKE_BACK and error.status == HTTPStatus.UNPROCESSABLE_ENTITY:
+            is_invalid = task.action is Action.TAKE_BACK and error.status == HTTPStatus.UNPROCESSABLE_ENTITY
+            if is_invalid and Recovery.LEAVE_FIELDS not in request.recoveries:
                 fields = tuple(cause.field for cause in error.causes if cause.field)
-                failure = _to_be_left(failure, fields, request)
+                failure = replace(failure, recovery=Recovery.LEAVE_FIELDS, fields=fields)
         return self._deal_with(request, failure)
 
     def _explain_silence(self, error: ApiError, request: ApplyRequest) -> ApplyFailure | None:
@@ -576,7 +576,8 @@ class Sender:
         if task.record is None or task.record.applied_digest != task.target.digest:
             options.confirm()
         if task.action is Action.CREATE and task.target.initial:
-            self._create_with_initial(request)
+            # Its digest covers the ignored fields, so it counts as outdated if the next apply does not happen.
+            self._send_apply(request, request.whole_body(), force=False)
             # It exists now and is ours: the ignored fields are left to do.
             return replace(self._apply(replace(request, task=replace(task, action=Action.APPLY))), task=task)
         warnings = self._inspect(request)
@@ -626,18 +627,9 @@ class Sender:
         Raises: BundleError (UnsafeCRDUpgrade), ApiError.
         """
         task = request.task
-        if task.target.key[:2] != _CRD or task.action not in (Action.APPLY, Action.TAKE_BACK, Action.TAKE_OVER):
+        if task.target.key[:2] != CRD or task.action not in (Action.APPLY, Action.TAKE_BACK, Action.TAKE_OVER):
             return ()
         return inspect_upgrade(request.client, request.path, task.target.manifest, request.options.crd_upgrade_safety)
-
-    def _create_with_initial(self, request: ApplyRequest) -> None:
-        """Create an object with its ignored fields.
-
-        Its digest covers them, so that it counts as outdated if the next apply does not happen.
-        """
-        target, owner = request.task.target, request.options.owner
-        body = make_body(united(target.manifest, target.initial), owner, orphan=request.options.orphan)
-        self._send_apply(request, body, force=False)
 
     def _clear_up(
         self, request: ApplyRequest, prepared: Prepared, value: Mapping[str, Any]
@@ -716,12 +708,6 @@ def _take_over_sender(request: ApplyRequest, failure: ApplyFailure) -> ApplyRequ
         return None
     replaced = managed_fields.take_over_fields(*place, failure.fields)
     return replace(request, replaced=replaced) if replaced else None
-
-
-def _to_be_left(failure: ApplyFailure, fields: tuple[str, ...], request: ApplyRequest) -> ApplyFailure:
-    if Recovery.LEAVE_FIELDS in request.recoveries:
-        return failure
-    return replace(failure, recovery=Recovery.LEAVE_FIELDS, fields=fields)
 
 
 def _give_back(request: ApplyRequest, replaced: managed_fields.Replaced) -> Task:

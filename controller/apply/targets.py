@@ -57,7 +57,7 @@ _LEFT_BEHIND = {
 TARGETS_IN_BLOCK = (32, 1)
 """On average; the second number if blocks of the first are too large."""
 MOST_BYTES = 2 << 20
-"""Limit of one block, and of targets unpacked at once; more would need a reservation (revisions/large.py)."""
+"""Limit of one block, and of targets unpacked at once; more would need a reservation (revisions/store.py)."""
 ALWAYS_BYTES, BYTES_EACH = 64 << 10, 1 << 10
 """What the compressed targets of a revision may take, the second for each of them: about as much as its record. Those
 of few large objects take more, and are read again as quickly."""

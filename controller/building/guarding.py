@@ -9,7 +9,7 @@ Where the kernel permits, a thread that renders may write to its scratch folder 
 content tree are links into the content store, which all BundleDeployments share.
 
 What this cannot contain: a plug-in that ends the process, exhausts its memory, or computes in C without releasing the
-interpreter. A bundle that did so twice is quarantined (`revisions/quarantine.py`).
+interpreter. A bundle that did so twice is quarantined (`revisions/background.py`).
 """
 
 from __future__ import annotations

@@ -319,7 +319,7 @@ def _with_config(
     spec = deployment.spec
     if not needs_objects(spec):
         return spec, None, {}
-    from rukpak.controller.revisions.config_objects import read_values  # noqa: PLC0415 - needs the cluster
+    from rukpak.controller.revisions.references import read_values  # noqa: PLC0415 - needs the cluster
 
     found = read_values(connect(options), deployment, None, lambda _object, _version: None)
     spec = spec.model_copy(update={"config": merge_config(spec, found.texts)})

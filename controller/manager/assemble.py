@@ -46,14 +46,11 @@ from rukpak.controller.processes.supervision import Kind, Supervisor
 from rukpak.controller.reconcile.context import ObjectServices, Services, SourceServices
 from rukpak.controller.reconcile.reconciler import Reconciler
 from rukpak.controller.revisions.accounts import Accounts
-from rukpak.controller.revisions.background import BackgroundWork
-from rukpak.controller.revisions.config_objects import ConfigObjects
-from rukpak.controller.revisions.dependencies import DependencyReader
-from rukpak.controller.revisions.large import LargeRevisions
+from rukpak.controller.revisions.background import BackgroundWork, Quarantine
 from rukpak.controller.revisions.polling import Poller
-from rukpak.controller.revisions.quarantine import Quarantine
+from rukpak.controller.revisions.references import ConfigObjects, DependencyReader
 from rukpak.controller.revisions.source_access import SecretReader, SourceAccess
-from rukpak.controller.revisions.store import RevisionSecrets, RevisionStore, Sweeper, remove_orphans
+from rukpak.controller.revisions.store import LargeRevisions, RevisionSecrets, RevisionStore, Sweeper, remove_orphans
 from rukpak.controller.settings import Settings, parse_address
 from rukpak.controller.sharing import Admission, share_of
 from rukpak.controller.status.writer import StatusWriter

@@ -38,7 +38,7 @@ from rukpak.controller.observe.watches import Watches
 from rukpak.controller.processes.programs import Mechanisms
 from rukpak.controller.processes.supervision import Kind, Supervisor
 from rukpak.controller.reconcile.context import Services
-from rukpak.controller.revisions.quarantine import Quarantine
+from rukpak.controller.revisions.background import Quarantine
 from rukpak.controller.revisions.store import Sweeper
 from rukpak.controller.settings import Settings
 

@@ -55,25 +55,25 @@ class Dispatcher:
     def secret_changed(self, name: str) -> None:
         """Handle a change of a Secret with which one of its sources failed, or of local content."""
         if self.reconciler:
-            self.reconciler.retry_sources(name)
+            self.reconciler.memories.sources_changed(name)
         self._queue.add(name)
 
     def config_changed(self, name: str) -> None:
         """Handle a change of a ConfigMap or Secret that its config comes from."""
         if self.reconciler:
-            self.reconciler.config_changed(name)
+            self.reconciler.memories.config_changed(name)
         self._queue.add(name)
 
     def rights_changed(self, name: str) -> None:
         """Handle a change of roles or bindings while its account lacked permissions."""
         if self.reconciler:
-            self.reconciler.retry_rights(name)
+            self.reconciler.memories.rights_changed(name)
         self._queue.add_after(name, RIGHTS_SECONDS)
 
     def contested_changed(self, name: str) -> None:
         """Handle a change of an object that it wants and another owner has."""
         if self.reconciler:
-            self.reconciler.retry_objects(name)
+            self.reconciler.memories.objects_changed(name)
         self._queue.add(name)
 
     def cluster_restored(self) -> None:
@@ -83,7 +83,7 @@ class Dispatcher:
 
     def cluster_changed(self) -> None:
         """Handle a change of an object that any BundleDeployment may be waiting for."""
-        for name in self.reconciler.cluster_changed() if self.reconciler else []:
+        for name in self.reconciler.memories.cluster_changed() if self.reconciler else []:
             self._queue.add(name)
 
 

@@ -4,8 +4,7 @@ In: lists, watches and replies to our own writes. Out: records, verdicts on heal
 BundleDeployments to reconcile. Not here: what to do about it (`apply`, `reconcile`).
 
     watches          START HERE: connects the modules below, which answer what a pass asks
-    deployments      the latest known BundleDeployments, indexed by the others that they name
-    relations        which of them depend on which, or take over objects of which
+    deployments      the latest known BundleDeployments, which depend on each other, or take over objects
     kinds            managed objects by owner, and the watched kinds that BundleDeployments need
     records          the part of a managed object that is kept, and what has changed since a reader last looked
     definitions      CustomResourceDefinitions and StorageClasses, on which health depends

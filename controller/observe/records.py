@@ -306,6 +306,11 @@ def find_entry(entries: Iterable[Entry], manager: str) -> Entry | None:
     return next((entry for entry in entries if _is_apply_entry(entry, manager)), None)
 
 
+def new_entry(manager: str, api_version: str) -> Entry:
+    """Return an entry, without fields, of a manager that has not applied the object yet."""
+    return {"manager": manager, "operation": "Apply", "apiVersion": api_version, "fieldsType": "FieldsV1"}
+
+
 def fields_of(entry: Entry | None) -> Tree:
     """Return the fields of an entry, without those whose names or values no fields have, and as deep as ours may be."""
     fields = mapping(entry, "fieldsV1")

@@ -4,9 +4,8 @@ In: the name of a BundleDeployment, and what the watches know. Out: requests thr
 next pass runs. `revisions` stores revisions and makes them in the background, `apply` decides what is done about one
 object, and `status` what is reported. Steps are functions that take the context of the pass.
 
-    reconciler     find, plan, apply, report, write status, and when the next pass runs
+    reconciler     find, plan, apply, report, write status, and when the next pass runs; if only repairs are left, these
 
-    settled        nothing to do, or only objects to repair
     finding        which revision is wanted: pinned, kept, or being built
     stored         the kept revisions, in memory while passes work on them
     gates          keeps the revision on the cluster while another one waits

@@ -33,12 +33,10 @@ from rukpak.controller.observe.watches import Watches
 from rukpak.controller.reconcile.memory import InstalledTargetsCache, Memory
 from rukpak.controller.revisions.accounts import Account, Accounts, account_in
 from rukpak.controller.revisions.background import BackgroundWork
-from rukpak.controller.revisions.config_objects import ConfigObjects
-from rukpak.controller.revisions.dependencies import DependencyReader
-from rukpak.controller.revisions.large import LargeRevisions
 from rukpak.controller.revisions.polling import Poller
+from rukpak.controller.revisions.references import ConfigObjects, DependencyReader
 from rukpak.controller.revisions.source_access import SourceAccess
-from rukpak.controller.revisions.store import RevisionStore
+from rukpak.controller.revisions.store import LargeRevisions, RevisionStore
 from rukpak.controller.sharing import share_of
 from rukpak.controller.sources.demands import SignaturePolicy
 from rukpak.controller.status.report import Deletion, Report

@@ -40,13 +40,11 @@ from rukpak.controller.reconcile import hook_phases, stored
 from rukpak.controller.reconcile.context import NEVER, UNLISTED, Context, Requeue
 from rukpak.controller.reconcile.inventory import (
     describe_awaited_takers,
-    drop_revisions,
     installed_kinds,
-    look_for_strays,
     name_all,
     named_kinds,
-    notes_on_strays,
     read_unwatched,
+    report_strays,
     revisions_with_hooks,
 )
 from rukpak.controller.revisions.accounts import account_of
@@ -75,21 +73,14 @@ def tear_down(context: Context) -> Requeue:
     """
     if names.FINALIZER not in context.metadata.finalizers:
         return NEVER
-    _report_dependents(context)
-    context.memory.deletion.orphaned |= ORPHAN_FINALIZER in context.metadata.finalizers
-    context.memory.deletion.orphaned |= context.services.watches.deployments.was_orphaned(
-        context.name, context.metadata.uid
-    )
+    if not _is_announced(context) and (dependents := context.services.watches.deployments.dependents(context.name)):
+        context.record([note_on_dependents(dependents)])
+    was_orphaned = context.services.watches.deployments.was_orphaned(context.name, context.metadata.uid)
+    context.memory.deletion.orphaned |= was_orphaned or ORPHAN_FINALIZER in context.metadata.finalizers
     kinds = sorted({*context.recorded_kinds, *named_kinds(context)})
     if context.services.watches.objects.require(context.name, kinds):
         return UNLISTED
     return _delete(context, kinds)
-
-
-def _report_dependents(context: Context) -> None:
-    is_announced = context.status.observed_generation == context.metadata.generation
-    if not is_announced and (dependents := context.services.watches.deployments.dependents(context.name)):
-        context.record([note_on_dependents(dependents)])
 
 
 def _delete(context: Context, kinds: list[GroupVersionKind]) -> Requeue:
@@ -152,8 +143,7 @@ def _remove(context: Context, teardown: Teardown, mandate: Mandate, unreadable: 
 def _left(context: Context, mandate: Mandate) -> dict[ObjectKey, Record]:
     observed = context.services.watches.objects.of(context.name)
     named = observed if mandate.named is None else mandate.named
-    look_for_strays(context, observed, named)
-    context.record(notes_on_strays(context))
+    report_strays(context, observed, named)
     return {
         key: each for key, each in observed.items() if key in named and key not in context.memory.deletion.abandoned
     }
@@ -183,9 +173,12 @@ def _fail(context: Context, error: BundleError) -> Requeue:
 
 def _announce(context: Context, teardown: Teardown) -> Context:
     # Many objects take a while to delete.
-    if context.status.observed_generation == context.metadata.generation:
-        return context
-    return _write(context, Deletion(remaining=len(teardown.remaining)))
+    is_announced = _is_announced(context)
+    return context if is_announced else _write(context, Deletion(remaining=len(teardown.remaining)))
+
+
+def _is_announced(context: Context) -> bool:
+    return context.status.observed_generation == context.metadata.generation
 
 
 def _await_hook(context: Context, teardown: Teardown, failure: BundleError) -> Requeue:
@@ -216,7 +209,7 @@ def _tidy_hooks(context: Context, mandate: Mandate) -> Requeue | None:
 
 def _finish(context: Context) -> Requeue:
     # The revisions were needed until now.
-    drop_revisions(context)
+    context.services.revisions.keep_only(context.name, ())
     _remove_finalizer(context)
     return NEVER
 
@@ -342,11 +335,8 @@ def _describe(
 
 def _explain(context: Context, awaited: Iterable[Record]) -> Explanations:
     namespaces = [Question(record=record) for record in awaited if may_explain(record)]
-    return (
-        context.services.objects.explainer.explain(context.name, context.memory.health.inquiries, namespaces)
-        if namespaces
-        else NOTHING
-    )
+    explainer, inquiries = context.services.objects.explainer, context.memory.health.inquiries
+    return explainer.explain(context.name, inquiries, namespaces) if namespaces else NOTHING
 
 
 def _write(context: Context, deletion: Deletion) -> Context:

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import CustomKind
-from rukpak.api.v1alpha2.conditions import ConditionType, Reason
+from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.types import BundleDeployment, SourcePin
 from rukpak.controller.bugs import keep_first
 from rukpak.controller.building.capabilities import recall_custom_kinds, recall_kinds, record_kinds
@@ -83,9 +83,8 @@ class Wanted:
 
     def report(self, context: Context) -> Report:
         """Return what is known before anything is compared; the rest is copied from status."""
-        status = context.status
         # Status must keep naming a revision that was started and not finished.
-        pending = self.pending if status.managed_state else ""
+        pending = self.pending if context.status.managed_state else ""
         return Report(
             wanted=self.revision.digest if self.current and self.revision else pending,
             failure=self.failure,
@@ -93,9 +92,6 @@ class Wanted:
             sources=self.sources.pins if self.sources else None,
             handled_reconcile_at=self.sources.requested_at if self.sources else None,
             fetching=self.fetching,
-            install_namespace=status.install_namespace,
-            managed_state=status.managed_state,
-            managed_kinds=status.managed_kinds,
         )
 
 
@@ -115,10 +111,8 @@ def choose(deployment: BundleDeployment, sources: Sources | None) -> str:
 
 
 def _is_renewed(context: Context, last: Revision | None, sources: Sources | None) -> bool:
-    status, generation = context.status, context.metadata.generation
-    installed = status.condition(ConditionType.INSTALLED)
-    is_current = installed is not None and (installed.status, installed.observed_generation) == ("True", generation)
-    if not is_current or last is None or not last.digest == status.revision == status.installed_revision:
+    status = context.status
+    if not context.is_installed or last is None or not last.digest == status.revision == status.installed_revision:
         return False
     known = {(pin.spec_digest, pin.digest) for pin in status.installed_sources}
     return sources is None or {(pin.spec_digest, pin.digest) for pin in sources.pins} == known
@@ -238,16 +232,14 @@ def poll_sources(context: Context) -> Context:
         return context
     pins = poller.poll(context.deployment, memory)
     _watch_secrets(context)
-    return _record(context, pins) if pins else context
+    # Neither the new pins nor that their content is being fetched may be lost if the process is killed.
+    return context.report(Report(sources=pins, fetching=FETCHING)) if pins else context
 
 
 def seconds_to_poll(context: Context) -> float | None:
     """Return the seconds until the next poll; None without one, or while one is active."""
-    return (
-        context.services.sources.poller.seconds_to_next(context.deployment, context.memory.sources.poll)
-        if _may_poll(context)
-        else None
-    )
+    poller, memory = context.services.sources.poller, context.memory.sources.poll
+    return poller.seconds_to_next(context.deployment, memory) if _may_poll(context) else None
 
 
 def _may_poll(context: Context) -> bool:
@@ -261,19 +253,6 @@ def _may_poll(context: Context) -> bool:
     except BundleError:
         return False
     return True
-
-
-def _record(context: Context, pins: tuple[SourcePin, ...]) -> Context:
-    # Neither the new pins nor that their content is being fetched may be lost if the process is killed.
-    status = context.status
-    report = Report(
-        sources=pins,
-        fetching=FETCHING,
-        install_namespace=status.install_namespace,
-        managed_state=status.managed_state,
-        managed_kinds=status.managed_kinds,
-    )
-    return context.report(report)
 
 
 def _sources(context: Context) -> Sources | None:
@@ -291,7 +270,12 @@ def _sources(context: Context) -> Sources | None:
         return before if before and record_pins(before.pins) == record_pins(recalled.pins) else recalled
     if before:
         return before
-    resolved = _resolve_in_background(context, known)
+    resolved = _take(
+        context,
+        resolve_ticket(context),
+        RESOLVE,
+        lambda cancelled, build_context: _resolve(context, known, cancelled, build_context),
+    )
     if resolved is None:
         return None
     if resolved.failure:
@@ -388,23 +372,6 @@ def make_request(context: Context, sources: Sources) -> Request:
         pins=sources.pins,
         install_namespace=context.spec.install_namespace or context.status.install_namespace,
         requested_at=sources.requested_at,
-    )
-
-
-def _resolve_in_background(context: Context, known: Pins) -> Resolved | None:
-    """Return the resolved sources; None while they are being resolved.
-
-    Args:
-        context: of the pass.
-        known: a pin for each source that needs no resolution; None for each that does.
-
-    Raises: BundleError, also from an earlier pass while the retry is pending or active.
-    """
-    return _take(
-        context,
-        resolve_ticket(context),
-        RESOLVE,
-        lambda cancelled, build_context: _resolve(context, known, cancelled, build_context),
     )
 
 

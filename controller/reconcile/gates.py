@@ -5,7 +5,7 @@ is also where `spec.paused` is noticed: nothing is applied then; what is on the 
 
 A revision that waits for approval is judged as far as reading allows, so that people know what they approve.
 Objects that are no BundleDeployments are read while something waits for them, and followed by name. Not here: the rules
-(revisions/approval.py, observe/relations.py, revisions/dependencies.py), when hooks run (hook_phases.py), and whether
+(revisions/approval.py, observe/deployments.py, revisions/references.py), when hooks run (hook_phases.py), and whether
 the account may act (planning.py).
 """
 
@@ -22,8 +22,8 @@ from rukpak.api.v1alpha2.status import CONDITION_MESSAGE_LENGTH, PERMISSION_ITEM
 from rukpak.api.v1alpha2.types import NewPermissions, Pending
 from rukpak.controller.building.revision import Revision
 from rukpak.controller.content.limits import shorten, visible
+from rukpak.controller.observe.deployments import MISSING, Dependency, find_cycle
 from rukpak.controller.observe.following import ObjectReference, Topic
-from rukpak.controller.observe.relations import MISSING, Dependency, find_cycle
 from rukpak.controller.permissions.permissions import added, digest_of, permissions_of, summarize
 from rukpak.controller.reconcile import hook_phases, stored
 from rukpak.controller.reconcile.context import Context

@@ -11,7 +11,7 @@ import logging
 import math
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
@@ -47,9 +47,8 @@ from rukpak.controller.reconcile.context import Context
 from rukpak.controller.reconcile.inventory import (
     forget_unwatched,
     keep_only,
-    look_for_strays,
-    notes_on_strays,
     read_unwatched,
+    report_strays,
     revisions_with_hooks,
 )
 from rukpak.controller.reconcile.memory import InstalledTargets
@@ -149,15 +148,16 @@ def keep_installed(context: Context, revision: Revision, wanted: TargetSet) -> N
 
 def _compare(work: Work) -> Report:
     # Rule 8: nothing is changed.
-    report = work.report()
-    survey = survey_drift(work.context, work.plan, work.options)
+    report, context, options = work.report(), work.context, work.options
+    survey = survey_drift(context, work.plan, options)
+    observed = context.services.watches.objects.of(context.name)
     return replace(
         report,
         failure=work.hindrance or report.failure,
         drifted=survey.drifted,
         handed_over=survey.handed_over,
-        strays=find_strays_of(work),
-        skipped_kinds=work.options.wanted.skipped_kinds,
+        strays=tuple(sorted(report_strays(context, observed, options.wanted.by_key, options.older))),
+        skipped_kinds=options.wanted.skipped_kinds,
         progress=assess_work(
             work, left_out=survey.handed_over, refusals={**_find_unapplied(work, survey), **survey.refused}
         ),
@@ -190,8 +190,12 @@ def execute(context: Context, plan: Plan, options: ApplyOptions) -> list[Outcome
 
     Raises: ApiError.
     """
-    memory, outcomes = context.memory, _execute(context, plan, options)
-    context.services.objects.observer.drift_found(*memory.drift.repair(outcomes, options))
+    memory, observer, started = context.memory, context.services.objects.observer, time.monotonic()
+    outcomes = context.services.objects.applier.execute(plan, options)
+    if any(outcome.tried for outcome in outcomes):
+        succeeded = not any(outcome.error for outcome in outcomes)
+        observer.phase_ended(Phase.APPLY, time.monotonic() - started, succeeded=succeeded)
+    observer.drift_found(*memory.drift.repair(outcomes, options))
     _remember(memory.ledger, outcomes)
     return outcomes
 
@@ -201,7 +205,8 @@ def watch_contested(context: Context, outcomes: Iterable[Outcome] = ()) -> None:
 
     Raises: ApiError if discovery fails.
     """
-    contested = (*_contested_by_hooks(context), *_contested_in(outcomes))
+    hooks = context.memory.hooks.contested
+    contested = (*((hooks,) if hooks else ()), *_contested_in(outcomes))
     services = context.services
     follow_contested(services.follower, services.discovery, context.name, contested, share=context.share)
 
@@ -217,30 +222,13 @@ def survey_drift(context: Context, plan: Plan, options: ApplyOptions) -> Survey:
     return survey
 
 
-def _execute(context: Context, plan: Plan, options: ApplyOptions) -> list[Outcome]:
-    started = time.monotonic()
-    outcomes = context.services.objects.applier.execute(plan, options)
-    if any(outcome.tried for outcome in outcomes):
-        succeeded = not any(outcome.error for outcome in outcomes)
-        context.services.objects.observer.phase_ended(Phase.APPLY, time.monotonic() - started, succeeded=succeeded)
-    return outcomes
-
-
-def _contested_by_hooks(context: Context) -> tuple[Contested, ...]:
-    contested = context.memory.hooks.contested
-    return (contested,) if contested else ()
-
-
 def _contested_in(outcomes: Iterable[Outcome]) -> Iterator[Contested]:
     for outcome in outcomes:
         target, record = outcome.task.target, outcome.task.record
-        is_held = outcome.task.action is Action.AWAIT or _collides(outcome)
+        collides = outcome.error is not None and outcome.error.reason is Reason.COLLISION
+        is_held = outcome.task.action is Action.AWAIT or collides
         if is_held and not (record and record.owner):
             yield Contested(kind=target.kind, key=target.key, record=record)
-
-
-def _collides(outcome: Outcome) -> bool:
-    return outcome.error is not None and outcome.error.reason is Reason.COLLISION
 
 
 def _remember(ledger: Ledger, outcomes: Iterable[Outcome]) -> None:
@@ -257,8 +245,10 @@ def finish(work: Work, outcomes: list[Outcome]) -> Report:
     Raises: CrowdedError, ApiError.
     """
     context, options = work.context, work.options
-    result = _evaluate(work, outcomes)
-    removals, waiting = prune(work, is_time=_may_prune(work, result))
+    is_applied, hook_failure = _finish_hooks(work, outcomes)
+    progress = assess_work(work, outcomes)
+    may_prune = is_applied and work.wanted.current and _is_time_to_prune(context.spec.prune, progress)
+    removals, waiting = prune(work, is_time=may_prune)
     applied = [*notes_on_repairs(outcomes), *notes_on_recreations(outcomes), *notes_on_taking_over(outcomes)]
     pruned = [
         *notes_on_making_way(outcomes),
@@ -266,19 +256,19 @@ def finish(work: Work, outcomes: list[Outcome]) -> Report:
         *notes_on_removals(removals),
     ]
     context.record([*applied, *pruned])
-    remains = _tidy_hooks(work, result)
+    remains = _tidy_hooks(work, is_applied=is_applied)
     look = work.context.services.watches.objects.look(context.name, context.memory.ledger.reader.seen)
     observed = look.records
-    strays = look_for_strays(context, observed, options.wanted.by_key, options.older)
-    context.record(notes_on_strays(context))
+    strays = report_strays(context, observed, options.wanted.by_key, options.older)
     has_remains = bool(remains.failures or remains.unknown)
-    is_done = result.applied and not (has_remains or work.wanted.fetching)
+    is_done = is_applied and not (has_remains or work.wanted.fetching)
     is_over = is_done and _is_over(work, outcomes, waiting, look)
+    is_left = has_remains or (bool(waiting) and context.spec.prune != "Never")
     kinds = _kinds_to_watch(work, waiting, observed)
     report = replace(
         work.report(),
-        failure=work.wanted.failure or work.lack or result.hook_failure,
-        applied=result.applied,
+        failure=work.wanted.failure or work.lack or hook_failure,
+        applied=is_applied,
         wave=_find_wave(work, outcomes),
         outcomes=tuple(outcomes),
         drifted=tuple(outcome.drift for outcome in outcomes if outcome.drift),
@@ -287,11 +277,10 @@ def finish(work: Work, outcomes: list[Outcome]) -> Report:
         awaiting_prune=tuple(waiting),
         conflicts=tuple(context.memory.ledger.conflicts()),
         strays=tuple(sorted(strays)),
-        progress=result.progress,
+        progress=progress,
         install_namespace=options.install_namespace,
-        managed_state=_settle(work, kinds, observed)
-        if is_over
-        else _unsettled(context, waiting, has_remains=has_remains),
+        # No event reports that something is left to delete: managedState stays empty until it is gone.
+        managed_state=_settle(work, kinds, observed) if is_over else "" if is_left else None,
         skipped_kinds=options.wanted.skipped_kinds,
         warnings=_warnings(work, outcomes),
         started_jobs=find_started(options, outcomes, observed),
@@ -315,32 +304,23 @@ def _find_wave(work: Work, outcomes: Iterable[Outcome]) -> Wave | None:
     return Wave(revision=revision, number=number, since=work.context.now())
 
 
-def find_strays_of(work: Work) -> tuple[ObjectKey, ...]:
-    """Return the strays, and report new ones, while nothing may be applied."""
-    context, options = work.context, work.options
-    observed = work.context.services.watches.objects.of(context.name)
-    strays = look_for_strays(context, observed, options.wanted.by_key, options.older)
-    context.record(notes_on_strays(context))
-    return tuple(sorted(strays))
-
-
-def _evaluate(work: Work, outcomes: list[Outcome]) -> _Result:
+def _finish_hooks(work: Work, outcomes: list[Outcome]) -> tuple[bool, BundleError | None]:
+    # Whether all objects are applied and the hooks of the revision have run, and why hooks have not.
     applied = not (work.lack or any(outcome.error for outcome in outcomes))
     hook_failure = hook_phases.after_apply(work.context, work.wanted, work.options.wanted) if applied else None
     applied = applied and hook_failure is None and not hook_phases.are_left(work.context, work.wanted)
-    progress = assess_work(work, outcomes)
-    return _Result(applied=applied, hook_failure=hook_failure, progress=progress)
+    return applied, hook_failure
 
 
-def _tidy_hooks(work: Work, result: _Result) -> HookRemains:
+def _tidy_hooks(work: Work, *, is_applied: bool) -> HookRemains:
     context, wanted = work.context, work.options.wanted.revision
-    unfinished = "" if result.applied else wanted
+    unfinished = "" if is_applied else wanted
     # While the hooks of a pending revision are under way, the others wait.
     revisions = [] if work.wanted.pending else revisions_with_hooks(context)
     remains = hook_phases.tidy(context, revisions, work.options.user, unfinished) if revisions else HookRemains()
     own = {key_of(hook["manifest"]) for each in revisions if each.digest == wanted for hook in each.hooks}
     left = set(remains.running) - own - context.memory.hooks.reported
-    if left and result.applied:
+    if left and is_applied:
         context.memory.hooks.reported |= left
         context.record([note_on_hooks(sorted(left))])
     return remains
@@ -350,7 +330,7 @@ def _is_over(work: Work, outcomes: list[Outcome], waiting: list[Record], look: L
     return (
         (not waiting or work.context.spec.prune == "Never")
         and not any(outcome.spared for outcome in outcomes)
-        and _is_as_left(work.options, look)
+        and work.options.wanted.by_key.keys().isdisjoint(work.options.ledger.drifted(look))
         # Remaining objects of a kind that is no longer wanted would be forgotten.
         and not work.context.services.watches.objects.find_unknown(work.context.name, work.earlier_kinds)
     )
@@ -392,16 +372,6 @@ def _settle(work: Work, kinds: Collection[GroupVersionKind], observed: Mapping[O
     return context.memory.ledger.managed_state
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Result:
-    """The result of applying."""
-
-    applied: bool
-    """All objects are applied, and the hooks of the revision have run."""
-    hook_failure: BundleError | None
-    progress: Progress
-
-
 def _still_needed(work: Work) -> tuple[str, ...]:
     wanted, applied = work.wanted, work.options.wanted.revision
     if wanted.held:
@@ -411,31 +381,16 @@ def _still_needed(work: Work) -> tuple[str, ...]:
     return () if wanted.current and not wanted.failure else (applied, wanted.pending)
 
 
-def _unsettled(context: Context, waiting: Collection[Record], *, has_remains: bool) -> str:
-    # No event reports that something is left to delete.
-    return "" if has_remains or (waiting and context.spec.prune != "Never") else context.status.managed_state
-
-
-def _may_prune(work: Work, result: _Result) -> bool:
-    prune = work.context.spec.prune
-    is_allowed = prune == "AfterApply" or (prune == "AfterHealthy" and result.progress.health.settled)
-    return result.applied and work.wanted.current and is_allowed
-
-
-def _is_as_left(options: ApplyOptions, look: Look) -> bool:
-    return not any(key in options.wanted.by_key for key in options.ledger.drifted(look))
+def _is_time_to_prune(prune: str, progress: Progress) -> bool:
+    return prune == "AfterApply" or (prune == "AfterHealthy" and progress.health.settled)
 
 
 def _kinds_to_watch(
     work: Work, waiting: Iterable[Record], observed: Mapping[ObjectKey, Record]
 ) -> set[GroupVersionKind]:
     skipped = [observed[target.key] for target in work.options.wanted.skipped if target.key in observed]
-    return {*work.options.wanted.kinds, *_kinds_of([*waiting, *skipped], work)}
-
-
-def _kinds_of(records: Iterable[Record], work: Work) -> list[GroupVersionKind]:
-    wanted = {(record.key.group, record.key.kind) for record in records}
-    return [kind for kind in work.earlier_kinds if (kind.group, kind.kind) in wanted]
+    left = {record.key[:2] for record in (*waiting, *skipped)}
+    return {*work.options.wanted.kinds, *(kind for kind in work.earlier_kinds if (kind.group, kind.kind) in left)}
 
 
 def prune(work: Work, *, is_time: bool) -> tuple[list[Removal], list[Record]]:

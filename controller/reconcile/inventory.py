@@ -47,8 +47,8 @@ from rukpak.controller.kube.client import ApiError
 from rukpak.controller.kube.configuration import User
 from rukpak.controller.kube.events import Note
 from rukpak.controller.kube.resources import GroupVersionKind, Resource, read_kinds
+from rukpak.controller.observe.deployments import find_hindrance
 from rukpak.controller.observe.records import ObjectKey, Record
-from rukpak.controller.observe.relations import find_hindrance
 from rukpak.controller.reconcile import stored
 from rukpak.controller.reconcile.context import Context, Services
 from rukpak.controller.revisions.accounts import account_in
@@ -195,20 +195,12 @@ def read_unwatched(
     failures: dict[ObjectKey, BundleError] = {}
     for key, found in context.services.objects.applier.reader.read_all(unseen, user).items():
         if isinstance(found, ApiError):
-            failures[key] = _failure(found, key)
+            failures[key] = classify(found, key, install_namespace="").to_error()
         elif found is None or found.owner != context.name:
             context.services.watches.objects.learn_gone(key)
         else:
             context.services.watches.objects.learn(found)
     return failures
-
-
-def drop_revisions(context: Context) -> None:
-    """Delete all revisions, once nothing is left that they name.
-
-    Raises: ApiError.
-    """
-    context.services.revisions.keep_only(context.name, ())
 
 
 def forget_unwatched(context: Context, keys: Iterable[ObjectKey]) -> None:
@@ -277,10 +269,6 @@ def _applied(kept: Iterable[Revision]) -> list[Revision]:
     return [each for each in kept if each.terms.held != NEW]
 
 
-def _failure(error: ApiError, key: ObjectKey) -> BundleError:
-    return classify(error, key, install_namespace="").to_error()
-
-
 def look_for_strays(
     context: Context, observed: Mapping[ObjectKey, Record], *known: Collection[ObjectKey]
 ) -> frozenset[ObjectKey]:
@@ -294,6 +282,15 @@ def look_for_strays(
     found = find_strays(observed, *known, owner=context.owner, orphan=context.orphan)
     context.memory.strays.keys = frozenset(record.key for record in found)
     return context.memory.strays.keys
+
+
+def report_strays(
+    context: Context, observed: Mapping[ObjectKey, Record], *known: Collection[ObjectKey]
+) -> frozenset[ObjectKey]:
+    """Return the strays as `look_for_strays`, and send one Event for those that were not reported yet."""
+    found = look_for_strays(context, observed, *known)
+    context.record(notes_on_strays(context))
+    return found
 
 
 def notes_on_strays(context: Context) -> list[Note]:

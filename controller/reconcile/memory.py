@@ -23,8 +23,8 @@ from rukpak.controller.observe.progress import HealthTracker
 from rukpak.controller.observe.records import ObjectKey
 from rukpak.controller.retries import Retries
 from rukpak.controller.revisions.accounts import OF_RIGHTS, RIGHTS_SECONDS, Account
-from rukpak.controller.revisions.config_objects import KnownConfig
 from rukpak.controller.revisions.polling import PURPOSE, PollState
+from rukpak.controller.revisions.references import KnownConfig
 from rukpak.controller.revisions.source_access import SourceProgress
 
 SOON_SECONDS = 20.0
@@ -318,11 +318,10 @@ class Memories:
         with self._lock:
             memory = self._memories.get(metadata.name)
             if memory is None or memory.uid != metadata.uid:
-                memory = self._memories[metadata.name] = self._make(metadata.uid)
+                memory = self._memories[metadata.name] = Memory(
+                    uid=metadata.uid, changes=self._changes, retries=self._make_retries()
+                )
             return memory
-
-    def _make(self, uid: str) -> Memory:
-        return Memory(uid=uid, changes=self._changes, retries=self._make_retries())
 
     def begin_pass(self, memory: Memory) -> bool:
         """Record the start of a pass; returns whether the cluster has changed since the start of the previous one."""

@@ -2,12 +2,20 @@
 
 A pass is level-based: it compares what is wanted with what the watches know, does what can be done now, and ends.
 It never waits: an event or a timer triggers the next pass. An unchanged BundleDeployment costs no request.
+
+If its revision is installed, a pass only repairs objects, and costs what has changed. Only the usual repair is handled
+that way: everything that is needed is in memory, and every repair succeeds. For anything else a whole pass follows,
+which plans again and reports what it finds.
+
+The targets of installed revisions are kept compressed, so that a repair reads neither the revision store nor every
+target: in memory only, and so many as fit. Those that were used longest ago are dropped, and a pass that finds none
+reads the revision.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from http import HTTPStatus
 
@@ -15,25 +23,40 @@ from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import ConditionType, Reason
 from rukpak.api.v1alpha2.status import AccountUsed
 from rukpak.api.v1alpha2.types import BundleDeployment
-from rukpak.controller.apply.plan import Action, OvertakenError
+from rukpak.controller.apply.ownership import is_unfinished
+from rukpak.controller.apply.plan import Action, Outcome, OvertakenError
 from rukpak.controller.bugs import InternalError, keep_first
 from rukpak.controller.kube.client import ApiError
-from rukpak.controller.reconcile import deletion, gates, settled, stored
+from rukpak.controller.kube.resources import read_kinds
+from rukpak.controller.observe.records import Look, ObjectKey, Record
+from rukpak.controller.reconcile import deletion, gates, stored
 from rukpak.controller.reconcile.context import NEVER, UNKNOWN_SECONDS, UNLISTED, UNSYNCED, Context, Requeue, Services
-from rukpak.controller.reconcile.finding import find_wanted, poll_sources, seconds_to_poll
-from rukpak.controller.reconcile.installation import announce, apply, watch_contested
-from rukpak.controller.reconcile.inventory import kept_terms
+from rukpak.controller.reconcile.finding import Wanted, find_wanted, poll_sources, seconds_to_poll
+from rukpak.controller.reconcile.gates import find_dependency_cycle
+from rukpak.controller.reconcile.installation import (
+    announce,
+    apply,
+    assess_installed,
+    collect_warnings,
+    execute,
+    find_installed,
+    review_leftovers,
+    warnings_on_cluster,
+    watch_contested,
+    with_leftovers,
+)
+from rukpak.controller.reconcile.inventory import had_any, kept_terms, look_for_strays, notes_on_strays
 from rukpak.controller.reconcile.memory import Memories
-from rukpak.controller.reconcile.planning import make_work
+from rukpak.controller.reconcile.planning import make_work, plan_repair
 from rukpak.controller.retries import SLOW_SECONDS, Retries, waits_for_cluster
 from rukpak.controller.revisions.accounts import OF_ABSENCE, is_up_to_date, judge, record
-from rukpak.controller.revisions.large import CrowdedError
 from rukpak.controller.revisions.polling import is_polled
 from rukpak.controller.revisions.source_access import watch_secrets
-from rukpak.controller.status.conditions import skipped_kinds
+from rukpak.controller.revisions.store import CrowdedError
 from rukpak.controller.status.history import begin_rollback, seconds_to_rollback
-from rukpak.controller.status.notes import describe_failing, names_failing
-from rukpak.controller.status.report import Report, of_failure
+from rukpak.controller.status.notes import describe_failing, names_failing, notes_on_repairs
+from rukpak.controller.status.report import Report, short
+from rukpak.controller.status.summary import skipped_kinds
 
 log = logging.getLogger(__name__)
 OVERTAKEN = Requeue(failed=True, cause="the BundleDeployment has changed, as its watch has not shown yet")
@@ -53,7 +76,9 @@ class Reconciler:
     def __init__(
         self, services: Services, abandoned: Callable[[], None], make_retries: Callable[[], Retries] = Retries
     ) -> None:
-        self._services, self._abandoned, self._memories = services, abandoned, Memories(make_retries)
+        self._services, self._abandoned = services, abandoned
+        self.memories = Memories(make_retries)
+        """Watches report here what has changed, so that the next pass retries."""
 
     def reconcile(self, name: str) -> Requeue:
         """Run one pass over one BundleDeployment.
@@ -68,11 +93,11 @@ class Reconciler:
         deployment = watches.deployments.find(name)
         if deployment is None:
             return self._forget(name)
-        if self._memories.is_another(deployment.metadata):
+        if self.memories.is_another(deployment.metadata):
             self._forget(name)  # deleted and recreated between two passes
         context = self._begin(deployment)
         if watches.history != history:
-            self._memories.drop(name)  # of what does not count any more
+            self.memories.drop(name)  # of what does not count any more
             return UNSYNCED
         try:
             requeue = self._act(context)
@@ -90,12 +115,12 @@ class Reconciler:
     def _begin(self, deployment: BundleDeployment) -> Context:
         deployment = self._services.signatures.complete(self._services.accounts.policy.complete(deployment))
         context = self._context_of(deployment)
-        if self._memories.begin_pass(context.memory):
+        if self.memories.begin_pass(context.memory):
             context.memory.retries.end_waits()
         return context
 
     def _context_of(self, deployment: BundleDeployment) -> Context:
-        memory = self._memories.of(deployment.metadata)
+        memory = self.memories.of(deployment.metadata)
         return Context(deployment=deployment, memory=memory, services=self._services)
 
     def _act(self, context: Context) -> Requeue:
@@ -116,8 +141,8 @@ class Reconciler:
             return UNLISTED
         try:
             context = _prepare(context)
-            report = settled.report(context)
-            if report is None or not settled.is_kept(context):
+            report = _report_settled(context)
+            if report is None or stored.is_lost(context):
                 context, report = _install(context, report)
             report = _complete(context, report)
             report = replace(report, rollback=begin_rollback(context.deployment, report, context.now()))
@@ -127,43 +152,24 @@ class Reconciler:
         if deferred := _defer(context, report):
             return deferred
         context = _publish(context, report)
-        if self._memories.missed(context.memory):  # the next pass retries what waits
+        if self.memories.missed(context.memory):  # the next pass retries what waits
             return Requeue(after=MISSED_SECONDS, cause="the cluster changed during the pass")
         return _next_pass(context, report)
 
     def report_bug(self, name: str, bug: BaseException) -> None:
-        """Report in status that a bug ended the pass over a BundleDeployment.
+        """Report in status that a bug ended the pass over a BundleDeployment; of equal ones in a row only the first.
 
         Raises: ApiError.
         """
-        deployment = self._services.watches.deployments.find(name)
-        if deployment is not None:
-            _report_bug(self._context_of(deployment), bug)
-
-    def retry_sources(self, name: str) -> None:
-        """Retry failed sources in the next pass, and read local content again: a Secret or ConfigMap has changed."""
-        self._memories.sources_changed(name)
-
-    def config_changed(self, name: str) -> None:
-        """Read the ConfigMaps and Secrets of `spec.configFrom` again in the next pass: one of them has changed."""
-        self._memories.config_changed(name)
-
-    def retry_rights(self, name: str) -> None:
-        """Retry in the next pass what was forbidden: RBAC rules have changed."""
-        self._memories.rights_changed(name)
-
-    def retry_objects(self, name: str) -> None:
-        """Retry in the next pass the objects that wait for another owner or a deletion: one of them may be free."""
-        self._memories.objects_changed(name)
-
-    def cluster_changed(self) -> list[str]:
-        """Record a change of the cluster; returns the BundleDeployments that wait for one, to be requeued."""
-        return self._memories.cluster_changed()
+        if deployment := self._services.watches.deployments.find(name):
+            context = self._context_of(deployment)
+            context.memory.bug = keep_first(context.memory.bug, InternalError(bug))
+            context.report(context.memory.bug)
 
     def start_over(self) -> None:
         """Forget everything, as after a restart: the cluster is in an older state than known."""
         self._services.watches.refresh()
-        self._memories.clear()
+        self.memories.clear()
 
     def _forget(self, name: str) -> Requeue:
         services = self._services
@@ -172,7 +178,7 @@ class Reconciler:
         services.large.leave(name)
         services.watches.objects.forget(name)
         services.objects.installed.keep(name, None)
-        memory, left = self._memories.drop(name), services.watches.deployments.outline(name)
+        memory, left = self.memories.drop(name), services.watches.deployments.outline(name)
         has_moved = memory is not None and left is not None and left.metadata.uid == memory.uid  # to another shard
         if memory and not (memory.torn_down or has_moved):  # a user has removed its finalizer
             self._abandoned()
@@ -191,7 +197,7 @@ def _install(context: Context, unkept: Report | None) -> tuple[Context, Report]:
     stored.restore(context)
     wanted = gates.admit(context, wanted)
     if unkept and not (wanted.current or wanted.held):
-        return context, settled.describe_unkept(unkept, wanted)
+        return context, _describe_unkept(unkept, wanted)
     work = make_work(context, wanted)
     if isinstance(work, Report):
         return context, work
@@ -326,7 +332,7 @@ def _refuse(context: Context, error: ApiError) -> Requeue:
     reason = Reason.FORBIDDEN if error.status == HTTPStatus.FORBIDDEN else Reason.API_UNAVAILABLE
     _publish(
         context,
-        of_failure(context.status, BundleError(reason, f"the controller cannot read or write its own state: {error}")),
+        Report(failure=BundleError(reason, f"the controller cannot read or write its own state: {error}")),
     )
     return Requeue(after=error.retry_after, failed=True, cause="the API server rejected a request of the controller")
 
@@ -337,17 +343,8 @@ def _refuse_spec(context: Context) -> Requeue:
     Raises: ApiError.
     """
     problem = f"{context.deployment.problem}; correct it or upgrade RukPak"
-    _publish(context, of_failure(context.status, BundleError(Reason.INVALID_CONFIG, problem)))
+    _publish(context, Report(failure=BundleError(Reason.INVALID_CONFIG, problem)))
     return NEVER
-
-
-def _report_bug(context: Context, bug: BaseException) -> None:
-    """Report a bug that ended a pass; of equal ones in a row only the first is written.
-
-    Raises: ApiError.
-    """
-    error = context.memory.bug = keep_first(context.memory.bug, InternalError(bug))
-    context.report(error)
 
 
 def _defer(context: Context, report: Report) -> Requeue | None:
@@ -368,10 +365,6 @@ def _defer(context: Context, report: Report) -> Requeue | None:
     return None
 
 
-def _names_failing(report: Report) -> bool:
-    return any(map(names_failing, report.warnings or ()))
-
-
 def _shows_failure(context: Context) -> bool:
     ready = context.status.condition(ConditionType.READY)
     is_failure = ready is not None and ready.status == "False" and ready.reason != Reason.FETCHING
@@ -381,4 +374,119 @@ def _shows_failure(context: Context) -> bool:
 def _awaits_change(context: Context, report: Report) -> bool:
     is_awaited = any(outcome.task.action is Action.AWAIT for outcome in report.outcomes)
     is_failure = any(waits_for_cluster(error.reason) for error in report.errors)
-    return is_awaited or is_failure or bool(skipped_kinds(context.deployment, report)) or _names_failing(report)
+    names_failures = any(map(names_failing, report.warnings or ()))
+    return is_awaited or is_failure or bool(skipped_kinds(context.deployment, report)) or names_failures
+
+
+def _report_settled(context: Context) -> Report | None:
+    """Return a report if everything is installed, and unchanged or repaired; None if there is more to do.
+
+    Raises: ApiError.
+    """
+    if not (context.is_current and context.is_config_known) or find_dependency_cycle(context):
+        return None
+    look = _look(context)
+    outcomes = _repair(context, look)
+    if outcomes is None:
+        return None
+    look = _look(context) if outcomes else look
+    status, memory, observed = context.status, context.memory, look.records
+    memory.strays.keys = frozenset()
+    if outcomes or len(observed) > len(memory.ledger.left):
+        strays = look_for_strays(context, observed, memory.ledger.left, memory.stored.older)
+        if strays and had_any(context, strays):
+            return None  # a pass over everything prunes them
+        context.record(notes_on_strays(context))
+    return Report(
+        wanted=status.revision,
+        revision=status.installed_revision,
+        applied=True,
+        outcomes=tuple(outcomes),
+        drifted=tuple(outcome.drift for outcome in outcomes if outcome.drift),
+        awaiting_prune=tuple(_kept(context, observed, memory.stored.older)),
+        conflicts=tuple(memory.ledger.conflicts()),
+        strays=tuple(sorted(memory.strays.keys)),
+        progress=assess_installed(context),
+        managed_state=memory.ledger.managed_state if outcomes and not memory.ledger.drifted(look) else None,
+        warnings=_warnings_after_repairs(context, outcomes),
+    )
+
+
+def _describe_unkept(report: Report, wanted: Wanted) -> Report:
+    """Return the report of objects that are as they should be while their revision cannot be stored again."""
+    consequence = "was deleted or changed by another client; until it is stored again, no object can be repaired"
+    cause = wanted.failure or BundleError(Reason.FETCHING, wanted.fetching)
+    message = f"the stored revision {short(report.revision)} {consequence}: {cause.message}"
+    return replace(report, unkept=BundleError(cause.reason, message, retry_after=cause.retry_after))
+
+
+def _look(context: Context) -> Look:
+    return context.services.watches.objects.look(context.name, context.memory.ledger.reader.seen)
+
+
+def _repair(context: Context, look: Look) -> Sequence[Outcome] | None:
+    ledger = context.memory.ledger
+    if not (ledger.complete or _is_as_recorded(context, look.records)):
+        return None
+    if ledger.left and not context.status.managed_kinds:  # another client has removed them
+        return None
+    if any(map(context.services.discovery.has_appeared, read_kinds(context.status.skipped_kinds))):
+        return None
+    if any(map(context.services.watches.served.is_withdrawn, context.recorded_kinds)):
+        return None
+    drifted = ledger.drifted(look)
+    return _repair_drifted(context, drifted, look.records) if drifted else ()
+
+
+def _is_as_recorded(context: Context, observed: Mapping[ObjectKey, Record]) -> bool:
+    own = context.own_records(observed)
+    is_interrupted = any(is_unfinished(record, leaves=True) for record in own)
+    # A kind that is not served has no objects: status named it if it was edited, and a pass drops it again.
+    known = {(kind.group, kind.kind) for kind in context.recorded_kinds}
+    if is_interrupted or any(record.key[:2] not in known for record in own):
+        return False
+    if context.services.watches.objects.has_unwatched(context.name):
+        return False
+    return context.memory.ledger.resume(own, context.status.managed_state)
+
+
+def _kept(context: Context, observed: Mapping[ObjectKey, Record], older: Collection[ObjectKey]) -> list[Record]:
+    if context.spec.prune != "Never":
+        return []
+    return [r for r in context.own_records({key: observed[key] for key in older if key in observed}) if not r.deleting]
+
+
+def _repair_drifted(
+    context: Context, drifted: Collection[ObjectKey], observed: Mapping[ObjectKey, Record]
+) -> list[Outcome] | None:
+    """Repair objects of the installed revision.
+
+    Args:
+        context: of the pass.
+        drifted: all of them that are not as they were left.
+        observed: objects with our label.
+
+    Returns: the outcomes; None if a whole pass is necessary.
+    Raises: ApiError.
+    """
+    installed = find_installed(context)
+    targets = installed.targets.unpack(drifted) if installed else None
+    if installed is None or targets is None or not targets.by_key.keys() >= set(drifted):
+        return None
+    planned = plan_repair(context, installed.terms, targets, observed)
+    if planned is None:
+        return None
+    outcomes = execute(context, *planned)
+    context.record(notes_on_repairs(outcomes))
+    return None if any(outcome.error for outcome in outcomes) else outcomes
+
+
+def _warnings_after_repairs(context: Context, outcomes: Iterable[Outcome]) -> tuple[str, ...] | None:
+    """Return the warnings after repairs; None if nothing was sent, and none is over."""
+    installed, outcomes = find_installed(context), list(outcomes)
+    left = review_leftovers(context, outcomes)
+    if installed is None or not outcomes:
+        return with_leftovers(context.status.warnings, left)
+    kinds = context.recorded_kinds
+    on_cluster = warnings_on_cluster(context, installed.targets.rest, kinds, context.services.watches)
+    return collect_warnings(outcomes, [*installed.warnings, *on_cluster, *left])

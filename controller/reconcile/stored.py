@@ -1,6 +1,6 @@
 """The kept revisions of a BundleDeployment: read from the store once while passes work on them.
 
-A large one is in memory only while there is room (revisions/large.py). Not here: what is in the store
+A large one is in memory only while there is room (revisions/store.py). Not here: what is in the store
 (revisions/store.py).
 """
 
@@ -157,13 +157,9 @@ def revise(context: Context, request: Request, kept: Revision) -> Revision:
     Raises: BundleError (TooLarge, QuotaExceeded) if it cannot be kept; ApiError.
     """
     terms = terms_of(request, kept.terms.install_namespace, kept.terms.rendered_from)
-    account = account_to_keep(context.deployment, kept.terms)
-    terms = replace(terms, left=kept.terms.left, past=kept.terms.past, kinds=kept.terms.kinds)
-    terms = replace(terms, custom=kept.terms.custom)
-    terms = replace(terms, account=account, held=kept.terms.held)
-    if keeps_account(context.spec, kept.terms):
-        terms = _with_account_of(terms, kept.terms)
-    return write_terms(context, kept, terms)
+    left, past = kept.terms.left, kept.terms.past
+    terms = replace(terms, left=left, past=past, kinds=kept.terms.kinds, custom=kept.terms.custom, held=kept.terms.held)
+    return write_terms(context, kept, _with_account(context, terms, kept.terms))
 
 
 def recall(context: Context, digest: str) -> Revision | None:
@@ -182,10 +178,8 @@ def recall(context: Context, digest: str) -> Revision | None:
     if context.services.revisions.is_retired(name, digest):
         context.services.revisions.recall(name, digest)
         context.memory.stored.kept = None
-    terms = replace(renew_terms(context.spec, kept.terms), account=account_to_keep(context.deployment, kept.terms))
-    if keeps_account(context.spec, kept.terms):
-        terms = _with_account_of(terms, kept.terms)
-    return write_terms(context, kept, terms)
+    terms = renew_terms(context.spec, kept.terms)
+    return write_terms(context, kept, _with_account(context, terms, kept.terms))
 
 
 def _refuse_unverified(context: Context, kept: Revision) -> None:
@@ -274,14 +268,11 @@ def write(context: Context, made: Revision | PackedRevision) -> Revision | Packe
     is_stored = context.services.revisions.has(context.name, made.digest, context.metadata.uid)
     if same is None and is_stored and (is_midway or is_held):
         same = context.services.revisions.read_packed(context.name, made.digest)
-    account = account_to_keep(context.deployment, same.terms if same else None)
-    terms = replace(made.terms, account=account)
+    terms = _with_account(context, made.terms, same.terms if same else None)
     if same:
         terms = replace(terms, left=same.terms.left, past=same.terms.past)
     if same or is_held:
         terms = replace(terms, held=same.terms.held if same else NEW)
-    if same and keeps_account(context.spec, same.terms):
-        terms = _with_account_of(terms, same.terms)
     made = replace(made, terms=terms)
     is_named = made.digest in (status.revision, status.installed_revision)
     context.services.revisions.write(context.name, made, context.metadata.uid)
@@ -327,5 +318,7 @@ def learn(context: Context, made: Revision | PackedRevision) -> Revision | None:
     return made
 
 
-def _with_account_of(terms: Terms, kept: Terms) -> Terms:
-    return replace(terms, service_account_name=kept.service_account_name, account=kept.account)
+def _with_account(context: Context, terms: Terms, kept: Terms | None) -> Terms:
+    if kept and keeps_account(context.spec, kept):
+        return replace(terms, service_account_name=kept.service_account_name, account=kept.account)
+    return replace(terms, account=account_to_keep(context.deployment, kept))

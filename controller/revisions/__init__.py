@@ -6,13 +6,11 @@ ends.
     approval        whether a revision may be applied, waits for approval, or is older than the installed one
 
     polling         re-resolves floating references
-    background      slow work, off the reconcile workers
+    background      slow work, off the reconcile workers, and a quarantine for what crashed the process twice
     source_access   what sources may use: Secrets and ConfigMaps that they name, memory, progress
-    config_objects  those that spec.configFrom names
-    quarantine      sets aside what crashed the process twice
+    references      the other objects that a spec names: its config, and what it depends on
 
-    large           keeps large revisions in memory only while there is room
-    store           the revision store: rendered objects as Secrets; deletes those of BundleDeployments that are gone
+    store           the revision store: rendered objects as Secrets; memory for large ones, and deletion of orphans
 
     accounts        as which account objects are applied and Secrets read
 """

@@ -207,18 +207,20 @@ class AccountPolicy:
         return self.required or bool(self.default)
 
 
-def find_absence(client: Client, account: Account) -> BundleError | None:
-    """Return an error if an account or its namespace is missing; None if both exist or the controller may not look.
+def find_absence(client: Client, account: Account) -> BundleError:
+    """Return why an account that was not found is missing: its namespace may be, too, as far as the client may look.
 
     The API server allows to impersonate an account that does not exist, with the rights that are bound to its name.
 
     Raises: ApiError.
     """
-    if _exists(client, SERVICE_ACCOUNTS.path(account.namespace, account.name)):
-        return None
-    if not _exists(client, NAMESPACES.path(name=account.namespace)):
-        return _nowhere(account)
-    return _absent(account)
+    try:
+        has_namespace = bool(_find_uid(client, NAMESPACES.path(name=account.namespace)))
+    except ApiError as error:
+        if error.status != HTTPStatus.FORBIDDEN:
+            raise
+        has_namespace = True
+    return _absent(account) if has_namespace else _nowhere(account)
 
 
 def _nowhere(account: Account) -> BundleError:
@@ -232,15 +234,6 @@ def _nowhere(account: Account) -> BundleError:
 def _absent(account: Account) -> BundleError:
     what = f'spec.serviceAccountName: ServiceAccount "{account.namespace}/{account.name}"'
     return BundleError(Reason.SERVICE_ACCOUNT_NOT_FOUND, f"{what} does not exist; create it or correct the name")
-
-
-def _exists(client: Client, path: str) -> bool:
-    try:
-        return bool(_find_uid(client, path))
-    except ApiError as error:
-        if error.status != HTTPStatus.FORBIDDEN:
-            raise
-    return True
 
 
 def identify(client: Client, account: Account) -> Identity:
@@ -271,30 +264,25 @@ def _find_uid(client: Client, path: str) -> str:
     return uid
 
 
-def check_identity(client: Client, deployment: BundleDeployment, account: Account) -> None:
-    """Refuse an account that does not exist, is not recorded yet, or is not the recorded one.
+def check_before_reading(client: Client, deployment: BundleDeployment, account: Account, seen: Seen) -> None:
+    """Refuse an account that is absent, not recorded yet, or not the recorded one, before something is read as it.
+
+    Args:
+        seen: learns of an account that is absent.
 
     Raises: BundleError (ServiceAccountNotFound, NamespaceNotFound, ServiceAccountReplaced, NamespaceReplaced; Forbidden
         if the controller may not look), ApiError.
     """
-    found = identify(client, account)
-    if deployment.status.account is None:  # created while sources are resolved: the next pass records it
-        raise _absent(account)
-    if refusal := judge(deployment, account, found):
-        raise refusal
-
-
-def check_before_reading(client: Client, deployment: BundleDeployment, account: Account, seen: Seen) -> None:
-    """Check that an account is the recorded one, before something is read as it; `seen` learns of one that is absent.
-
-    Raises: as `check_identity`.
-    """
     try:
-        check_identity(client, deployment, account)
+        found = identify(client, account)
+        # Created while sources are resolved: the next pass records it.
+        refusal = judge(deployment, account, found) if deployment.status.account else _absent(account)
     except BundleError as error:
-        if error.reason in OF_ABSENCE:
-            seen(watched_account(account), "")
-        raise
+        refusal = error
+    if refusal and refusal.reason in OF_ABSENCE:
+        seen(watched_account(account), "")
+    if refusal:
+        raise refusal
 
 
 def watched_account(account: Account) -> ObjectReference:

@@ -1,23 +1,41 @@
-"""Slow work (resolving, fetching, rendering) in a thread pool of its own, so that no reconcile worker waits for it.
+"""Slow work (resolving, fetching, rendering) in a thread pool of its own, and the quarantine of what crashes it.
 
-A pass asks for a result by a ticket that identifies the inputs. While the work is active the pass continues without it
-and repairs what is installed. A new ticket cancels the work of the previous one. Tenants take turns, and none gets all
-threads (sharing.py): sources that never end hold up only the tenant that names them. Who has used less processor
-time is served first.
+No reconcile worker waits for slow work. A pass asks for a result by a ticket that identifies the inputs. While the work
+is active the pass continues without it and repairs what is installed. A new ticket cancels the work of the previous
+one. Tenants take turns, and none gets all threads (sharing.py): sources that never end hold up only the tenant that
+names them. Who has used less processor time is served first.
+
+A BundleDeployment whose preparation crashed the process twice is set aside. A file marks each preparation while it is
+active. It is removed when the preparation ends, whatever the result, and when the process stops or loses its Lease; a
+file that exists at start was left by a crash. Of several marked ones none is known to be the cause: each becomes a
+suspect and is rendered while nothing else is (`alone`), so that the next crash shows which.
+
+The files are in the folder of the content store, which outlives a restart of the container but not the pod: another
+node may have more memory. A BundleDeployment that is set aside is retried when something relevant changes: the spec,
+the annotation that requests it, the release of the controller, or its memory limit.
+
+Not here: preparing (building/builder.py), and holding memory for it (sharing.py).
 """
 
 from __future__ import annotations
 
 import contextvars
+import hashlib
+import json
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
+from rukpak.api import names
 from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.bugs import InternalError
 from rukpak.controller.kube.client import ApiError
 from rukpak.controller.sharing import Turns
@@ -186,3 +204,190 @@ class BackgroundWork:
             self._turns.end(job.share, seconds=time.thread_time() - began)
             self._start_ready()
         self._finished(job.name)
+
+
+CRASHES = 2
+"""After so many crashes a BundleDeployment is set aside."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A preparation, and the parts of the BundleDeployment that decide how it ends."""
+
+    name: str
+    uid: str
+    spec_version: str
+    """Generation, and the annotation that requests a reconcile."""
+
+
+def subject_of(deployment: BundleDeployment) -> Subject:
+    """Return the preparation of a BundleDeployment."""
+    metadata = deployment.metadata
+    spec_version = f"{metadata.generation} {metadata.annotations.get(names.RECONCILE_REQUESTED_AT, '')}"
+    return Subject(name=metadata.name, uid=metadata.uid, spec_version=spec_version)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Record(Subject):
+    """A mark while a BundleDeployment is prepared, a suspicion afterwards."""
+
+    circumstances: str
+    alone: bool = False
+    crashes: int = 0
+
+    def is_about(self, subject: Subject, circumstances: str) -> bool:
+        """Whether a preparation would repeat what crashed."""
+        return (self.uid, self.spec_version, self.circumstances) == (subject.uid, subject.spec_version, circumstances)
+
+
+class Quarantine:
+    """Thread-safe.
+
+    Args:
+        find_folder: returns a folder of this process alone, which is created if missing; None while it cannot be used:
+            until then nothing is remembered.
+        circumstances: the release and the memory limit: a crash under other ones is forgotten.
+    """
+
+    def __init__(self, find_folder: Callable[[], Path | None], circumstances: str) -> None:
+        self._find_folder, self._circumstances = find_folder, circumstances
+        self._marks: Path | None = None
+        self._suspicions: Path | None = None
+        self._is_open = False
+        self._lock = threading.Lock()
+        self._running: dict[str, int] = {}
+        self._records: dict[str, _Record] = {}
+        self._open()
+
+    def _open(self) -> None:
+        # The disk may not have been available before.
+        with self._lock:
+            folder = None if self._is_open else self._find_folder()
+            if folder is None:
+                return
+            self._is_open = True
+            self._marks, self._suspicions = folder / "preparing", folder / "suspects"
+            with suppress(OSError):  # a full or read-only disk: the preparation reports it
+                for made in (self._marks, self._suspicions):
+                    made.mkdir(parents=True, exist_ok=True)
+                self._records = {record.uid: record for record in _read_all(self._suspicions)}
+                self._learn_from(_read_all(self._marks))
+                self._remove_marks()
+
+    def check(self, subject: Subject) -> None:
+        """Refuse a preparation that crashed too often.
+
+        Raises: BundleError (Quarantined).
+        """
+        record = self._record(subject)
+        if record and record.crashes >= CRASHES:
+            problem = f"the controller crashed {record.crashes} times while it prepared this bundle"
+            remedy = "make the bundle smaller or raise the controller's memory limit, then change the spec or set the"
+            message = f"{problem}; {remedy} annotation {names.RECONCILE_REQUESTED_AT}"
+            raise BundleError(Reason.QUARANTINED, message)
+
+    def is_suspect(self, subject: Subject) -> bool:
+        """Whether it may have caused a crash, and must be rendered alone."""
+        return self._record(subject) is not None
+
+    @contextmanager
+    def guard(self, subject: Subject) -> Iterator[None]:
+        """Mark a preparation for the block that runs it; a block that ends clears the suspicion.
+
+        Raises: BundleError (Quarantined).
+        """
+        self._open()
+        self.check(subject)
+        with self._lock:
+            self._running[subject.uid] = self._running.get(subject.uid, 0) + 1
+            if self._running[subject.uid] == 1:
+                self._write(self._marks, self._mark(subject))
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running[subject.uid] -= 1
+                if not self._running[subject.uid]:
+                    del self._running[subject.uid]
+                    _remove(self._marks, subject.uid)
+                    self._forgive(subject)
+
+    @contextmanager
+    def alone(self, subject: Subject) -> Iterator[None]:
+        """Mark, for a block within `guard`, that no other preparation is active and could cause a crash."""
+        with self._lock:
+            self._write(self._marks, replace(self._mark(subject), alone=True))
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._write(self._marks, self._mark(subject))
+
+    def end(self) -> None:
+        """Remove all marks, since the process stops: active preparations are not the cause."""
+        with self._lock, suppress(OSError):
+            self._is_open = True  # and nothing is marked any more
+            self._remove_marks()
+            self._marks = None
+
+    def _remove_marks(self) -> None:
+        for file in list(self._marks.iterdir()) if self._marks else []:
+            file.unlink(missing_ok=True)
+
+    def _record(self, subject: Subject) -> _Record | None:
+        record = self._records.get(subject.uid)
+        return record if record and record.is_about(subject, self._circumstances) else None
+
+    def _mark(self, subject: Subject) -> _Record:
+        return _Record(**asdict(subject), circumstances=self._circumstances)
+
+    def _forgive(self, subject: Subject) -> None:
+        record = self._records.get(subject.uid)
+        if record and (record.crashes < CRASHES or not record.is_about(subject, self._circumstances)):
+            del self._records[subject.uid]
+            _remove(self._suspicions, subject.uid)
+
+    def _learn_from(self, marks: list[_Record]) -> None:
+        sure = [mark for mark in marks if mark.alone] or (marks if len(marks) == 1 else [])
+        for mark in sure or marks:
+            before = self._records.get(mark.uid)
+            known = before.crashes if before and before.is_about(mark, mark.circumstances) else 0
+            record = replace(mark, alone=False, crashes=known + 1 if sure else max(known, 1))
+            self._records[mark.uid] = record
+            self._write(self._suspicions, record)
+            about = {"BundleDeployment": mark.name, "crashes": record.crashes}
+            log.warning("previous process crashed during preparation", extra=about)
+
+    @staticmethod
+    def _write(folder: Path | None, record: _Record) -> None:
+        # Whole or not at all; a disk that does not take it is ignored.
+        if folder is None:
+            return
+        path = folder / _file_name(record.uid)
+        # Not synced: written data outlives the process, and crashes of the whole node are not covered.
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            Path(f"{path}.new").write_text(json.dumps(asdict(record)), encoding="utf-8")
+            Path(f"{path}.new").replace(path)
+
+
+def _file_name(uid: str) -> str:
+    return hashlib.sha256(uid.encode()).hexdigest()[:32]
+
+
+def _remove(folder: Path | None, uid: str) -> None:
+    if folder:
+        with suppress(OSError):
+            (folder / _file_name(uid)).unlink(missing_ok=True)
+
+
+def _read_all(folder: Path | None) -> list[_Record]:
+    found = []
+    for file in sorted(folder.iterdir()) if folder else []:
+        try:
+            if file.suffix:
+                raise ValueError(file.name)  # noqa: TRY301 - it was being written
+            found.append(_Record(**json.loads(file.read_bytes())))
+        except (OSError, ValueError, TypeError):
+            file.unlink(missing_ok=True)
+    return found

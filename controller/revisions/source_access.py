@@ -40,7 +40,7 @@ from rukpak.controller.revisions.accounts import (
     translate_refusal,
     watched_account,
 )
-from rukpak.controller.revisions.quarantine import Quarantine, subject_of
+from rukpak.controller.revisions.background import Quarantine, subject_of
 from rukpak.controller.sharing import Admission, share_of
 from rukpak.controller.sources.chart_registry import chart_reference
 from rukpak.controller.sources.credentials import find_credentials, parse_pull_secrets, parse_secret
@@ -212,9 +212,14 @@ class SecretReader:
         try:
             manifest = self._get(SERVICE_ACCOUNTS.path(account.namespace, account.name), None, _describe(account))
         except BundleError as error:
-            if error.reason is Reason.SECRET_NOT_FOUND:
-                self._require(account, seen)
-            raise
+            if error.reason is not Reason.SECRET_NOT_FOUND:
+                raise
+            seen(watched_account(account), "")
+            try:
+                absence = find_absence(self._client, account)
+            except ApiError as refusal:
+                raise _translate(refusal, None, _describe(account)) from None
+            raise absence from None
         seen(watched_account(account), manifest["metadata"]["resourceVersion"])
         return manifest
 
@@ -224,15 +229,6 @@ class SecretReader:
             check_before_reading(self._client, deployment, account, seen)
         except ApiError as error:
             raise _translate(error, None, _describe(account)) from None
-
-    def _require(self, account: Account, seen: Seen) -> None:
-        seen(watched_account(account), "")
-        try:
-            absence = find_absence(self._client, account)
-        except ApiError as error:
-            raise _translate(error, None, _describe(account)) from None
-        if absence:
-            raise absence
 
     def read_unfollowed(self, namespace: str, name: str, path: str) -> dict[str, Any]:
         """Return a Secret that no tenant may read, so that nobody waits for its changes: a failure is tried again."""

@@ -13,6 +13,10 @@ neither repaired nor pruned nor deleted. It is recalled before it is applied aga
 All BundleDeployments that act as ServiceAccounts of one namespace share a quota of bytes. Only retired revisions are
 deleted to make room, the oldest first; without any, a new one is refused, and what is installed remains.
 
+The objects of large revisions are in memory only while there is room, and only during a pass. A pass that needs one
+while there is no room ends immediately, and is woken when it is its turn. Small revisions are kept between passes and
+need no room.
+
 Not here: which revision is wanted (reconcile/finding.py), and when one is retired or deleted (reconcile/inventory.py).
 """
 
@@ -32,15 +36,17 @@ from typing import Any
 from rukpak.api import names
 from rukpak.api.bounds import read_count
 from rukpak.api.errors import BundleError
-from rukpak.api.plugins import Limits
+from rukpak.api.plugins import MEBIBYTE, Limits
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.building.revision import PackedRevision, Revision, measure, pack, pack_terms, unpack_terms
+from rukpak.controller.building.revision import PackedRevision, Revision, Size, measure, pack, pack_terms, unpack_terms
 from rukpak.controller.content.digests import digest_of, is_digest
 from rukpak.controller.content.limits import describe_bytes
 from rukpak.controller.formats.applicable import revision_digest
+from rukpak.controller.formats.manifests import INLINE
 from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.resources import DEPLOYMENTS, NAMESPACES, SECRETS
 from rukpak.controller.kube.watch import Reflector
+from rukpak.controller.sharing import Admission
 
 MANAGER = "rukpak-revisions"
 REVISION = f"{names.GROUP}/revision"
@@ -80,6 +86,8 @@ class StoredSecret:
     index: int
     chunks: int
     """Number of Secrets of the whole revision, as the Secret with index 0 says."""
+    size: int
+    """Bytes of the whole revision, as that Secret says; 0: it does not."""
     is_retired: bool
     """Whether the revision is kept only for the history; false except for index 0."""
     is_intact: bool
@@ -167,6 +175,7 @@ def make_stored(manifest: Mapping[str, Any]) -> StoredSecret:
         digest=marks.get(REVISION, ""),
         index=index,
         chunks=count_chunks(marks),
+        size=_read_size(marks.get(BYTES, "")),
         is_retired=index == 0 and RETIRED in marks,
         is_intact=_is_intact(metadata.get("managedFields") or (), first=index == 0),
     )
@@ -187,15 +196,13 @@ def _is_intact(entries: Iterable[Mapping[str, Any]], *, first: bool) -> bool:
     )
 
 
+def _read_size(text: str) -> int:
+    return int(text) if text.isascii() and text.isdecimal() else 0
+
+
 def secret_name(name: str, digest: str, index: int) -> str:
     """Return the name of a Secret of a revision."""
     return f"revision.{name}.{digest.removeprefix('sha256:')[:16]}.{index}"
-
-
-def deployment_of(secret_name: str) -> str:
-    """Return the name of the BundleDeployment of a Secret; empty for a Secret that is not of the store."""
-    match = _NAME.fullmatch(secret_name)
-    return match["name"] if match else ""
 
 
 def count_chunks(marks: Mapping[str, str]) -> int:
@@ -213,92 +220,6 @@ def unless(*statuses: HTTPStatus) -> Iterator[None]:
             raise
 
 
-@dataclass(frozen=True, slots=True)
-class _KeptHead:
-    """The first Secret of a kept revision."""
-
-    secret: StoredSecret
-    size: int
-    """Bytes of the whole revision."""
-
-
-class Quota:
-    """Thread-safe.
-
-    Args:
-        tenant_bytes: of all revisions of a tenant.
-        list_secrets: returns the metadata of the Secrets of a tenant, a namespace.
-        drop: deletes a revision, by the name of its BundleDeployment and its digest.
-    """
-
-    def __init__(
-        self,
-        tenant_bytes: int,
-        list_secrets: Callable[[str], Iterable[Mapping[str, Any]]],
-        drop: Callable[[str, str], None],
-    ) -> None:
-        self._tenant_bytes, self._list_secrets, self._drop = tenant_bytes, list_secrets, drop
-        self._being_written: Counter[str] = Counter()
-        self._lock = threading.Lock()
-
-    @contextmanager
-    def room(self, tenant: str, head: str, size: int) -> Iterator[None]:
-        """Let a revision be written, and until then count it with those that are kept.
-
-        Args:
-            tenant: a namespace; empty for the administrator, who has no quota.
-            head: name of the first Secret of the revision. One that is kept may be written again.
-            size: of the revision, in bytes.
-
-        Raises: BundleError (QuotaExceeded), ApiError.
-        """
-        if not tenant:
-            yield
-            return
-        with self._lock:
-            self._being_written[tenant] += size
-            wanted = self._being_written[tenant]
-        try:
-            kept = self._kept_by(tenant)
-            excess = sum(each.size for each in kept) + wanted - self._tenant_bytes
-            if excess > 0 and not any(each.secret.name == head for each in kept):
-                self._make_room(kept, excess, self._exceeded(tenant, size))
-            yield
-        finally:
-            with self._lock:
-                self._being_written[tenant] -= size
-
-    def _kept_by(self, tenant: str) -> list[_KeptHead]:
-        found = []
-        for item in self._list_secrets(tenant):
-            text = item["metadata"].get("annotations", {}).get(BYTES, "")
-            if text.isascii() and text.isdecimal():
-                found.append(_KeptHead(make_stored(item), int(text)))
-        return sorted(found, key=lambda each: each.secret.created)
-
-    def _make_room(self, kept: Iterable[_KeptHead], excess: int, refusal: BundleError) -> None:
-        """Delete as many retired revisions as necessary; none if all of them are not enough.
-
-        Raises: BundleError (the refusal), ApiError.
-        """
-        spare = [each for each in kept if each.secret.is_retired]
-        if sum(each.size for each in spare) < excess:
-            raise refusal
-        for each in spare:
-            if excess <= 0:
-                return
-            self._drop(each.secret.deployment, each.secret.digest)
-            excess -= each.size
-
-    def _exceeded(self, tenant: str, size: int) -> BundleError:
-        message = (
-            f"the rendered objects take {describe_bytes(size)} compressed, which exceeds the quota of "
-            f'{describe_bytes(self._tenant_bytes)} for all revisions of namespace "{tenant}"; delete '
-            "BundleDeployments, make the bundle smaller, or ask the administrator to raise --revision-mebibytes"
-        )
-        return BundleError(Reason.QUOTA_EXCEEDED, message)
-
-
 class RevisionStore:
     """Thread-safe; retries nothing.
 
@@ -310,7 +231,10 @@ class RevisionStore:
     def __init__(self, client: Client, secrets: RevisionSecrets, tenant_bytes: int = TENANT_BYTES) -> None:
         self._client, self._secrets = client, secrets
         self._namespace = secrets.namespace
-        self._quota = Quota(tenant_bytes, self._list_tenant, self.drop)
+        self._tenant_bytes = tenant_bytes
+        self._being_written: Counter[str] = Counter()
+        """Bytes by tenant."""
+        self._lock = threading.Lock()
 
     def write(self, name: str, revision: Revision | PackedRevision, uid: str = "") -> None:
         """Keep a revision of a BundleDeployment; idempotent. One that is known is not written again as in `restore`.
@@ -327,7 +251,7 @@ class RevisionStore:
             return
         _refuse_large(packed.objects)
         size = len(packed.objects) + len(pack_terms(packed))
-        with self._quota.room(_tenant(packed), secret_name(name, packed.digest, 0), size):
+        with self._room(_tenant(packed), secret_name(name, packed.digest, 0), size):
             self._write(name, packed, uid)
 
     def restore(self, name: str, revision: Revision | PackedRevision, uid: str = "") -> None:
@@ -342,6 +266,48 @@ class RevisionStore:
             return
         self._write(name, revision if isinstance(revision, PackedRevision) else pack(revision), uid)
         log.info("revision stored again", extra={"BundleDeployment": name, "revision": revision.digest})
+
+    @contextmanager
+    def _room(self, tenant: str, head: str, size: int) -> Iterator[None]:
+        """Let a revision be written, and until then count it with those that are kept.
+
+        Args:
+            tenant: the namespace of the account; empty: the controller, which has no quota.
+            head: name of the first Secret. What is kept already is written again, however much that is.
+            size: bytes of the whole revision.
+
+        Raises: BundleError (QuotaExceeded) if deleting all that is retired would not make enough room; ApiError.
+        """
+        if not tenant:
+            yield
+            return
+        with self._lock:
+            self._being_written[tenant] += size
+            wanted = self._being_written[tenant]
+        try:
+            kept = [each for each in self._list(f"{names.REVISION_NAMESPACE_LABEL}={tenant}") if each.size]
+            excess = sum(each.size for each in kept) + wanted - self._tenant_bytes
+            if excess > 0 and not any(each.name == head for each in kept):
+                self._make_room(tenant, size, kept, excess)
+            yield
+        finally:
+            with self._lock:
+                self._being_written[tenant] -= size
+
+    def _make_room(self, tenant: str, size: int, kept: Iterable[StoredSecret], excess: int) -> None:
+        spare = sorted((each for each in kept if each.is_retired), key=lambda each: each.created)
+        if sum(each.size for each in spare) < excess:
+            message = (
+                f"the rendered objects take {describe_bytes(size)} compressed, which exceeds the quota of "
+                f'{describe_bytes(self._tenant_bytes)} for all revisions of namespace "{tenant}"; delete '
+                "BundleDeployments, make the bundle smaller, or ask the administrator to raise --revision-mebibytes"
+            )
+            raise BundleError(Reason.QUOTA_EXCEEDED, message)
+        for each in spare:
+            if excess <= 0:
+                return
+            self.drop(each.deployment, each.digest)
+            excess -= each.size
 
     def _write(self, name: str, packed: PackedRevision, uid: str) -> None:
         objects, terms = packed.objects, pack_terms(packed)
@@ -542,13 +508,11 @@ class RevisionStore:
                 self._delete(each.name)
 
     def _list_all(self, name: str) -> list[StoredSecret]:
-        return [make_stored(item) for item in self._list(f"{names.REVISION_LABEL}={name}")]
+        return self._list(f"{names.REVISION_LABEL}={name}")
 
-    def _list_tenant(self, tenant: str) -> list[dict[str, Any]]:
-        return self._list(f"{names.REVISION_NAMESPACE_LABEL}={tenant}")
-
-    def _list(self, label_selector: str) -> list[dict[str, Any]]:
-        return list(self._client.list(SECRETS.path(self._namespace), metadata=True, label_selector=label_selector))
+    def _list(self, label_selector: str) -> list[StoredSecret]:
+        path = SECRETS.path(self._namespace)
+        return list(map(make_stored, self._client.list(path, metadata=True, label_selector=label_selector)))
 
     def _delete(self, own_name: str) -> None:
         with unless(HTTPStatus.NOT_FOUND):
@@ -617,33 +581,18 @@ def remove_orphans(client: Client, namespace: str) -> None:
         each["metadata"]["name"]: each["metadata"].get("uid", "")
         for each in client.list(DEPLOYMENTS.path(), metadata=True)
     }
-    for secret in secrets:
-        metadata = secret["metadata"]
-        owner = deployment_of(metadata["name"])
-        if owner and _is_of(metadata, owner, owners):
-            _restore_label(client, namespace, metadata, owner)
-        elif owner:
-            _remove(client, namespace, metadata)
-
-
-def _is_of(metadata: Mapping[str, Any], name: str, owners: Mapping[str, str]) -> bool:
-    # One that has lost its UID is damaged, but no orphan.
-    uid = (metadata.get("annotations") or {}).get(names.OWNER_UID, "")
-    return name in owners and uid in ("", owners[name])
-
-
-def _restore_label(client: Client, namespace: str, metadata: Mapping[str, Any], name: str) -> None:
-    if (metadata.get("labels") or {}).get(names.REVISION_LABEL) == name:
-        return
-    labels = {"metadata": {"labels": {names.REVISION_LABEL: name}}}
-    with unless(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
-        client.merge_patch(SECRETS.path(namespace, metadata["name"]), labels, manager=MANAGER)
-
-
-def _remove(client: Client, namespace: str, metadata: Mapping[str, Any]) -> None:
-    path = SECRETS.path(namespace, metadata["name"])
-    with unless(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
-        client.delete(path, uid=metadata["uid"], resource_version=metadata["resourceVersion"])
+    for metadata in (each["metadata"] for each in secrets):
+        secret, path = make_stored({"metadata": metadata}), SECRETS.path(namespace, metadata["name"])
+        owner, labelled = secret.deployment, (metadata.get("labels") or {}).get(names.REVISION_LABEL)
+        if not owner:
+            continue
+        with unless(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+            # One that has lost its UID is damaged, but no orphan.
+            if owner not in owners or secret.owner_uid not in ("", owners[owner]):
+                client.delete(path, uid=secret.uid, resource_version=secret.resource_version)
+            elif labelled != owner:
+                change = {"metadata": {"labels": {names.REVISION_LABEL: owner}}}
+                client.merge_patch(path, change, manager=MANAGER)
 
 
 class Sweeper:
@@ -689,3 +638,63 @@ class Sweeper:
             self._died(error)
             return False
         return True
+
+
+_BYTES_PER_BYTE = 4
+"""Bytes of memory for a byte of text: Python stores characters beyond the basic plane in 4 bytes."""
+_BYTES_PER_VALUE = 210
+_COPIES = 8 * MEBIBYTE
+"""Size of the largest object that an API server accepts, while it is compared and sent."""
+_REVISIONS = 2
+"""The wanted and the previous one."""
+
+
+class CrowdedError(Exception):
+    """There is no room for a large revision now; the pass is woken when there is some."""
+
+
+class LargeRevisions:
+    """Thread-safe.
+
+    Args:
+        admission: of the memory.
+        limits: of one revision.
+        wake: called with the name of a BundleDeployment when it is its turn.
+    """
+
+    def __init__(self, admission: Admission, limits: Limits, wake: Callable[[str], None]) -> None:
+        self._admission, self._wake = admission, wake
+        # The size of the second one is not known when the first is read.
+        self._least = _held(limits.text_bytes, limits.nodes)
+        self._entered: dict[str, int] = {}
+        """By name, the bytes that the large revisions of a pass take."""
+        self._needs: dict[str, int] = {}
+        """By name, the bytes that were asked for: a pass that finds that it needs more starts again."""
+
+    def enter(self, name: str, share: str, size: Size) -> bool:
+        """Hold memory for a revision before it is unpacked, if it is large; one pass at a time for each name.
+
+        Returns: whether it is large.
+        Raises: CrowdedError if the pass must end and come back.
+        """
+        if size.text_bytes <= INLINE.text_bytes and size.values <= INLINE.nodes:
+            return False
+        self._entered[name] = self._entered.get(name, 0) + _held(size.text_bytes, size.values)
+        needs = max(self._entered[name], _REVISIONS * self._least) + _COPIES
+        if needs > self._needs.get(name, 0):
+            self._admission.release(name)
+            self._needs[name] = needs
+        if not self._admission.ask(name, share, self._needs[name], lambda: self._wake(name)):
+            del self._entered[name]
+            raise CrowdedError
+        return True
+
+    def leave(self, name: str) -> None:
+        """Release the memory, or the place in the queue, of a pass that has ended."""
+        self._entered.pop(name, None)
+        self._needs.pop(name, None)
+        self._admission.release(name)
+
+
+def _held(text_bytes: int, values: int) -> int:
+    return _BYTES_PER_BYTE * text_bytes + _BYTES_PER_VALUE * values

@@ -4,8 +4,7 @@ In: a `Report`. Out: a `Status`, and Events for what differs from the previous o
 from `observe`, failures carry their reason. START HERE, in reading order:
 
     report      what a pass found and did, as values, and how digests and lists are shortened
-    conditions  the one place where conditions are set
-    summary     the rest of status: revisions, counts, objects that are not ready
+    summary     the status: the one place where conditions are set, and revisions, counts, objects that are not ready
     history     which revisions were applied, what became of them, and when an upgrade is rolled back
     notes       the texts of Events
     writer      writes status, Events and the finalizer

@@ -20,11 +20,10 @@ from rukpak.controller.kube.events import NOTE_CHARACTERS, Note
 from rukpak.controller.kube.resources import GroupVersionKind
 from rukpak.controller.observe.health.explain import is_pod_stuck
 from rukpak.controller.observe.records import ObjectKey
-from rukpak.controller.status.report import describe_changes, list_drifted, list_some, short, what_strays_are
+from rukpak.controller.status.report import FAILED, describe_changes, list_drifted, list_some, short, what_strays_are
 
 NAMED = 10
 _FAILING = "discovery failed; repair or delete its APIService"
-_FAILED = (Reason.FAILED, Reason.PROGRESS_DEADLINE_EXCEEDED)
 # Normal steps of an installation, an upgrade or a deletion, and decisions.
 _EXPECTED = (
     *DECISIONS,
@@ -218,7 +217,7 @@ def _note_on_ready(last: Condition | None, now: Condition | None) -> list[Note]:
     if now.status == "True":
         return [Note(type="Normal", reason=now.reason, action="Reconcile", text=now.message)]
     reason = Reason(now.reason)
-    is_news = reason.retry is not Retry.NONE or reason in _FAILED
+    is_news = reason.retry is not Retry.NONE or reason in FAILED
     severity: Literal["Normal", "Warning"] = "Normal" if reason in _EXPECTED else "Warning"
     return [Note(type=severity, reason=now.reason, action="Reconcile", text=now.message)] if is_news else []
 
@@ -268,7 +267,7 @@ def _note_on_drift(last: Condition | None, now: Condition | None) -> list[Note]:
 
 def _note_on_pods(before: Status, after: Status) -> list[Note]:
     ready = after.condition(ConditionType.READY)
-    if ready and ready.reason in _FAILED:
+    if ready and ready.reason in FAILED:
         return []
     known = {(each.kind, each.namespace, each.name) for each in before.not_ready if is_pod_stuck(each.reason)}
     found = [each for each in after.not_ready if is_pod_stuck(each.reason)]

@@ -1,4 +1,4 @@
-"""What a pass found and did, as values: conditions.py and summary.py turn them into a status."""
+"""What a pass found and did, as values: summary.py turns them into a status."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from rukpak.api import names
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.status import Changes, HistoryEntry, Wave
-from rukpak.api.v1alpha2.types import Pending, Rollback, SourcePin, Status
+from rukpak.api.v1alpha2.types import Pending, Rollback, SourcePin
 from rukpak.controller.apply.drift import DriftedObject
 from rukpak.controller.apply.plan import Outcome
 from rukpak.controller.apply.removal import Removal
 from rukpak.controller.observe.progress import Progress
 from rukpak.controller.observe.records import ObjectKey, Record
 
-_UNHEALTHY = (Reason.FAILED, Reason.PROGRESS_DEADLINE_EXCEEDED)
+FAILED = (Reason.FAILED, Reason.PROGRESS_DEADLINE_EXCEEDED)
+"""Reasons of Healthy that do not end without a person."""
 
 
 def find_failure(report: Report, entry: HistoryEntry, deadline: float, now: datetime) -> BundleError | None:
@@ -41,7 +42,7 @@ def find_failure(report: Report, entry: HistoryEntry, deadline: float, now: date
         return refusals[0]
     health = report.progress.shown if report.progress else None
     # Objects that were refused are among those that count as failed.
-    if health and health.reason in _UNHEALTHY and health.failed > len(refusals):
+    if health and health.reason in FAILED and health.failed > len(refusals):
         return BundleError(health.reason, health.message)
     return None
 
@@ -122,8 +123,11 @@ class Report:
     progress: Progress | None = None
     """None before the first apply."""
     install_namespace: str = ""
-    managed_state: str = ""
-    managed_kinds: tuple[str, ...] = ()
+    """Empty: unchanged."""
+    managed_state: str | None = None
+    """None: unchanged; empty: work is left."""
+    managed_kinds: tuple[str, ...] | None = None
+    """None: unchanged."""
     skipped_kinds: tuple[str, ...] | None = None
     """Kinds of optional objects, which the cluster does not serve; None: unchanged."""
     started_jobs: tuple[str, ...] | None = None
@@ -149,11 +153,6 @@ class Report:
         """All failures except those of polls."""
         found = [self.failure, *(outcome.error for outcome in self.outcomes), *(each.error for each in self.removals)]
         return [error for error in found if error]
-
-
-def of_failure(status: Status, failure: BundleError) -> Report:
-    """Return the report of a pass that failed before it did anything: what is on the cluster stays recorded."""
-    return Report(failure=failure, managed_state=status.managed_state, managed_kinds=status.managed_kinds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

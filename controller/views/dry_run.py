@@ -40,6 +40,7 @@ from rukpak.controller.apply.holders import Refused, Trials, find_dropped, may_b
 from rukpak.controller.apply.ledger import Ledger
 from rukpak.controller.apply.managed_fields import Probe, claimed_fields, emptied, find_taken, parse_field
 from rukpak.controller.apply.ownership import (
+    CRD,
     Disposal,
     Giver,
     HandOver,
@@ -69,8 +70,8 @@ from rukpak.controller.kube.client import Client, User
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import USER_CHARACTERS, ApiError
 from rukpak.controller.kube.resources import GroupVersionKind, Resource, read_kinds
+from rukpak.controller.observe.deployments import find_hindrance
 from rukpak.controller.observe.records import ObjectKey, Tree, entry_of, fields_of, key_of, pass_on, project
-from rukpak.controller.observe.relations import find_hindrance
 from rukpak.controller.processes.supervision import Supervisor
 from rukpak.controller.views import MisuseError
 from rukpak.controller.views.access import REQUESTS, Deployments, try_to_list
@@ -84,7 +85,6 @@ from rukpak.controller.views.comparison import (
 )
 from rukpak.controller.views.objects import owner_of
 
-_CRD = ("apiextensions.k8s.io", "CustomResourceDefinition")
 _RENDERED = "as rendered"
 _ANY_NAMESPACE = "default"
 """Every cluster has it."""
@@ -474,14 +474,15 @@ class DryRun:
         failure = self._classify(target, error)
         if failure.reason is Reason.API_UNAVAILABLE:
             raise error
-        if failure.reason is Reason.NAMESPACE_NOT_FOUND and self._brings_namespace(target.key.namespace):
+        namespace = ObjectKey("", "Namespace", "", target.key.namespace)
+        if failure.reason is Reason.NAMESPACE_NOT_FOUND and namespace in self._targets.by_key:
             return self._try_elsewhere(target, resource)
         if failure.contest is not Contest.NONE and (made := self._make_way(target, resource, live, failure)):
             return made
         may_not_apply = failure.reason is Reason.FORBIDDEN  # also admission answers 403
         if live is None and may_not_apply:
             return self._read_and_compute(target, resource)
-        if live and self._is_recreated(target, failure):
+        if live and failure.recovery is Recovery.RECREATE and target.recreate and target.key in self._live:
             made = self._overlay(target, live, "deleted and created again, since a field is immutable")
             return replace(made, change=Change.RECREATED)
         if live and (may_not_apply or self._is_computed(target, live, failure)):
@@ -529,16 +530,10 @@ class DryRun:
                 return _difference(target, Change.REFUSED, None, None, self._classify(target, error).problem)
         return _as_rendered(target, Change.CREATED, f"{_RENDERED}, since its namespace does not exist yet")
 
-    def _brings_namespace(self, name: str) -> bool:
-        return ObjectKey("", "Namespace", "", name) in self._targets.by_key
-
     def _is_computed(self, target: Target, live: Manifest, failure: ApplyFailure) -> bool:
         if failure.recovery is not Recovery.TAKE_OVER_FIELDS:
             return failure.recovery in _COMPUTED
         return claimed_fields(live, target.manifest, self._manager, failure.fields) is not None
-
-    def _is_recreated(self, target: Target, failure: ApplyFailure) -> bool:
-        return failure.recovery is Recovery.RECREATE and target.recreate and target.key in self._live
 
     def _read_and_compute(self, target: Target, resource: Resource) -> Difference:
         """Compare an object that the user may not apply, as far as the user may read it.
@@ -567,7 +562,7 @@ class DryRun:
     # beside the objects
 
     def _inspect(self, difference: Difference) -> Difference:
-        if difference.key[:2] != _CRD or difference.change is not Change.CHANGED:
+        if difference.key[:2] != CRD or difference.change is not Change.CHANGED:
             return difference
         target = self._targets.by_key[difference.key]
         path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{difference.key.name}"

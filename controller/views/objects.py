@@ -282,7 +282,6 @@ def _node(each: Outline, children: Sequence[Node], drift: str = "", report: NotR
 def _missing(report: NotReady) -> Node:
     state = "failed" if report.reason in STALLING else "missing"
     return Node(
-        uid="",
         kind=report.kind,
         namespace=report.namespace,
         name=report.name,

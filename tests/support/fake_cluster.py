@@ -30,13 +30,12 @@ from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.lease import LEASES
 from rukpak.controller.kube.resources import DEPLOYMENTS, GroupVersionKind, Resource
 from rukpak.controller.kube.shard import DEFAULT_SHARD
-from rukpak.controller.observe.deployments import make_seen, usable
+from rukpak.controller.observe.deployments import Dependency, dependency_of, make_seen, usable
 from rukpak.controller.observe.health import expressions
 from rukpak.controller.observe.health.rules import assess, matching, needs_full_object
 from rukpak.controller.observe.health.verdict import Context, Verdict
 from rukpak.controller.observe.kinds import OwnedObjects
 from rukpak.controller.observe.records import UNREAD, Look, ObjectKey, Record, project
-from rukpak.controller.observe.relations import Dependency, dependency_of
 from rukpak.controller.observe.watches import Watches
 from rukpak.controller.processes.supervision import Supervisor
 

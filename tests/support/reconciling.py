@@ -38,12 +38,10 @@ from rukpak.controller.reconcile.reconciler import Reconciler
 from rukpak.controller.retries import Retries
 from rukpak.controller.revisions.accounts import AccountPolicy, Accounts
 from rukpak.controller.revisions.background import BackgroundWork, Place
-from rukpak.controller.revisions.config_objects import ConfigObjects
-from rukpak.controller.revisions.dependencies import DependencyReader
-from rukpak.controller.revisions.large import LargeRevisions
 from rukpak.controller.revisions.polling import Poller
+from rukpak.controller.revisions.references import ConfigObjects, DependencyReader
 from rukpak.controller.revisions.source_access import SourceAccess, SourceProgress
-from rukpak.controller.revisions.store import RevisionSecrets, RevisionStore, StoredSecret, make_stored
+from rukpak.controller.revisions.store import LargeRevisions, RevisionSecrets, RevisionStore, StoredSecret, make_stored
 from rukpak.controller.sharing import Admission
 from rukpak.controller.status.writer import StatusWriter
 from tests.support.deployments import manifest
@@ -328,7 +326,7 @@ class World:
     @property
     def memory(self) -> Memory:
         """What the controller remembers of the BundleDeployment."""
-        return self.reconciler._memories.of(self.deployment.metadata)
+        return self.reconciler.memories.of(self.deployment.metadata)
 
     # what a user does
 

@@ -71,10 +71,10 @@ def test_the_warning_remains_while_nothing_is_sent_and_goes_with_its_cause(world
     world.settle()
     assert list(world.deployment.status.warnings) == [WARNING]
     world.cluster.failing_groups.clear()
-    assert world.reconciler.cluster_changed() == [NAME]
+    assert world.reconciler.memories.cluster_changed() == [NAME]
     world.settle()
     assert list(world.deployment.status.warnings) == []
-    assert world.reconciler.cluster_changed() == []
+    assert world.reconciler.memories.cluster_changed() == []
 
 
 def test_a_group_that_fails_later_changes_no_status(world: World) -> None:

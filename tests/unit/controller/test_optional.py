@@ -86,7 +86,7 @@ def test_when_its_kind_comes_it_is_applied_from_the_stored_revision(world: World
     if restarts:
         world.restart()
     else:
-        assert world.reconciler.cluster_changed() == [NAME]
+        assert world.reconciler.memories.cluster_changed() == [NAME]
     world.settle()
     status = world.deployment.status
     assert world.exists(W)
@@ -102,7 +102,7 @@ def test_a_kind_that_comes_in_the_midst_of_a_pass_that_misses_it_is_not_missed(
     require = world.watches.objects.require
 
     def comes(name: str, kinds: Iterable[GroupVersionKind]) -> list[str]:
-        assert NAME not in world.reconciler.cluster_changed()
+        assert NAME not in world.reconciler.memories.cluster_changed()
         return require(name, kinds)
 
     world.wish(tag)

@@ -247,7 +247,6 @@ class Property(NamedTuple):
     action: Action
     writes: bool
     upgrades: bool
-    drift: bool = False
 
 
 PROPERTIES = [
@@ -257,7 +256,7 @@ PROPERTIES = [
     Property("awaited", Action.AWAIT, writes=False, upgrades=False),
     Property("to be looked at", Action.READ, writes=True, upgrades=False),
     Property("to be compared", Action.COMPARE, writes=True, upgrades=False),
-    Property("to be repaired", Action.REPAIR, writes=True, upgrades=False, drift=True),
+    Property("to be repaired", Action.REPAIR, writes=True, upgrades=False),
     Property("to be applied", Action.APPLY, writes=True, upgrades=True),
     Property("to be created", Action.CREATE, writes=True, upgrades=True),
     Property("to be taken back", Action.TAKE_BACK, writes=True, upgrades=True),
@@ -269,7 +268,7 @@ PROPERTIES = [
 def test_what_carrying_out_a_plan_may_do(case: Property) -> None:
     tasks = (Task(target=target(), action=Action.NONE), Task(target=target(), action=case.action))
     made = Plan(steps=(Step(position=order.position_of(KEY), tasks=tasks),))
-    assert (made.writes, made.upgrades, bool(made.drift)) == (case.writes, case.upgrades, case.drift)
+    assert (made.writes, made.upgrades) == (case.writes, case.upgrades)
 
 
 def test_a_plan_that_prunes_upgrades() -> None:

@@ -25,6 +25,7 @@ class Waiting:
 
     def __init__(self) -> None:
         self.started_over = 0
+        self.memories = self
 
     def start_over(self) -> None:
         self.started_over += 1

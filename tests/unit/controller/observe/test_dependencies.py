@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.observe.relations import Dependency, dependency_of, find_cycle, find_dependents
+from rukpak.controller.observe.deployments import Dependency, dependency_of, find_cycle, find_dependents
 from tests.support.deployments import deployment
 from tests.support.watching import World
 

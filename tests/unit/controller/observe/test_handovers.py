@@ -6,7 +6,7 @@ import pytest
 
 from rukpak.api.v1alpha2.reading import read
 from rukpak.api.v1alpha2.types import BundleDeployment
-from rukpak.controller.observe.relations import Party, find_hindrance, find_parties, party_of
+from rukpak.controller.observe.deployments import Party, find_hindrance, find_parties, party_of
 from tests.support.deployments import manifest
 from tests.support.watching import World
 

@@ -8,12 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rukpak.controller.observe.definitions import make_definition
-from rukpak.controller.observe.deployments import make_seen, needs_pass
+from rukpak.controller.observe.deployments import dependency_of, find_hindrance, make_seen, needs_pass, party_of
 from rukpak.controller.observe.health.explain import explain, explain_namespace, explained, pods_of
 from rukpak.controller.observe.health.rules import assess, matching
 from rukpak.controller.observe.health.verdict import HEALTHY, Context, Verdict
 from rukpak.controller.observe.records import entry_of, fields_of, is_scaled, key_of, project
-from rukpak.controller.observe.relations import dependency_of, find_hindrance, party_of
 from tests.support.nonsense import DEPLOYMENT, IDENTITY, LIVE, nonsense_in, objects_like
 
 Item = dict[str, Any]

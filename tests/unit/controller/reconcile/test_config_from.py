@@ -100,7 +100,7 @@ def test_a_change_is_rendered_at_once(world: World) -> None:
     before = world.deployment.status.installed_revision
 
     put_values(world, "color: red")
-    world.reconciler.config_changed(NAME)
+    world.reconciler.memories.config_changed(NAME)
     world.settle()
     assert config_of(world) == {"values": {"color": "red"}}
     assert world.deployment.status.installed_revision != before
@@ -110,7 +110,7 @@ def test_a_change_is_rendered_at_once(world: World) -> None:
 def test_a_change_while_it_is_read_is_read_again(world: World) -> None:
     put_values(world)
     wish(world, FROM_MAP)
-    world.follower.found_newer[Topic.CONFIG] = lambda: world.reconciler.config_changed(NAME)
+    world.follower.found_newer[Topic.CONFIG] = lambda: world.reconciler.memories.config_changed(NAME)
     world.reconcile_until_idle()
     assert len([request for request in world.requests() if request == "GET configmaps/values"]) == 2
 
@@ -128,7 +128,7 @@ def test_what_is_missing_is_waited_for(world: World) -> None:
     assert set(world.follower.seen(Topic.CONFIG).values()) == {""}
 
     put_values(world)
-    world.reconciler.config_changed(NAME)
+    world.reconciler.memories.config_changed(NAME)
     world.settle()
     assert world.conditions == READY
 
@@ -154,7 +154,7 @@ def test_if_it_is_lost_what_is_installed_is_repaired(world: World) -> None:
     wish(world, FROM_MAP)
     world.settle()
     world.cluster.remove(VALUES)
-    world.reconciler.config_changed(NAME)
+    world.reconciler.memories.config_changed(NAME)
     world.settle()
     assert world.conditions["Installed"] == "False ConfigNotFound"
     assert world.conditions["Healthy"] == "True Healthy"
@@ -221,7 +221,7 @@ def test_what_was_forbidden_is_read_again_when_rights_change(world: World) -> No
     assert world.follower.seen(Topic.CONFIG) == {}  # who may watch but not get it would be woken over and over
     assert world.follower.lacking == {NAME}
 
-    world.reconciler.retry_rights(NAME)
+    world.reconciler.memories.rights_changed(NAME)
     world.settle()
     assert world.conditions == READY
 
@@ -258,11 +258,11 @@ def test_the_secret_of_a_processor_is_followed_and_a_change_is_rendered(world: W
     assert [(each.resource, each.name) for each in world.follower.seen(Topic.CONFIG)] == [(SECRETS, "login")]
     before = builds(world)
 
-    world.reconciler.config_changed(NAME)
+    world.reconciler.memories.config_changed(NAME)
     world.settle()
     assert builds(world) == before
     put_login(world, "correct horse")
-    world.reconciler.config_changed(NAME)
+    world.reconciler.memories.config_changed(NAME)
     world.settle()
     assert builds(world) == before + 1
 
@@ -275,7 +275,7 @@ def test_a_secret_that_a_processor_needs_is_waited_for(world: World, keyed: list
         'spec.processors[0].parameters: Secret "shop/login" does not exist; create it, or correct the name'
     )
     put_login(world, "hunter2")
-    world.reconciler.config_changed(NAME)
+    world.reconciler.memories.config_changed(NAME)
     world.settle()
     assert world.conditions == READY
 

@@ -13,7 +13,7 @@ from rukpak.controller.kube.client import ApiError
 from rukpak.controller.kube.resources import DEPLOYMENTS
 from rukpak.controller.observe.following import Topic
 from rukpak.controller.observe.health import expressions
-from rukpak.controller.revisions import dependencies
+from rukpak.controller.revisions import references
 from tests.support.deployments import manifest
 from tests.support.fake_cluster import Json
 from tests.support.reconciling import NAME, PATH, START, World
@@ -324,7 +324,7 @@ def test_expressions_are_evaluated_for_a_limited_time_while_something_is_waited_
 
     put_cache(world)
     monkeypatch.setattr(world.watches.evaluator, "evaluate", evaluate)
-    monkeypatch.setattr(dependencies, "time", SimpleNamespace(monotonic=lambda: spent[0]))
+    monkeypatch.setattr(references, "time", SimpleNamespace(monotonic=lambda: spent[0]))
     world.wish("v1", dependsOn=[{**CACHE, "ready": f"status.n == {index}"} for index in range(len(answers))])
     waiting = world.services.dependencies.find_waiting(world.deployment, lambda *_: None)
     assert waiting == [

@@ -648,7 +648,7 @@ def free(world: World) -> None:
     """Remove what is in the way of the hook, as its owner does; the watch of it reports that."""
     assert world.follower.names(Topic.CONTESTED) == ["migrate"]
     world.cluster.remove(MIGRATE)
-    world.reconciler.retry_objects("shop")
+    world.reconciler.memories.objects_changed("shop")
     world.settle()
 
 

@@ -980,10 +980,10 @@ def test_the_end_of_a_wait_lets_it_be_tried_at_once(world: World) -> None:
     foreign(world)
     world.reconcile()
     world.cluster.remove(A)
-    assert world.reconciler.cluster_changed() == [NAME]
+    assert world.reconciler.memories.cluster_changed() == [NAME]
     world.settle()
     assert world.conditions == READY
-    assert world.reconciler.cluster_changed() == []
+    assert world.reconciler.memories.cluster_changed() == []
 
 
 def interrupted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1018,7 +1018,7 @@ def test_the_end_of_a_wait_that_was_not_told_counts(
 ) -> None:
     waits(world, monkeypatch)
     world.cluster.remove(A)
-    world.reconciler.cluster_changed()
+    world.reconciler.memories.cluster_changed()
     world.reconcile()
     assert world.exists(A)
 
@@ -1030,7 +1030,7 @@ def test_what_somebody_else_has_is_watched_until_it_is_ours_or_not_wanted_any_mo
     world.reconcile()  # it is not tried again yet, and still watched
     assert world.follower.names(Topic.CONTESTED) == ["a"]
     world.cluster.remove(A)
-    world.reconciler.retry_objects(NAME)
+    world.reconciler.memories.objects_changed(NAME)
     world.settle()
     assert (world.conditions, world.follower.names(Topic.CONTESTED)) == (READY, [])
 
@@ -1044,7 +1044,7 @@ def test_what_is_on_its_way_out_is_awaited(world: World, owner: str) -> None:
     world.reconcile()
     assert world.conditions["Installed"] == "False Applying"
     assert world.follower.names(Topic.CONTESTED) == ([] if owner else ["a"])
-    assert world.reconciler.cluster_changed() == [NAME]
+    assert world.reconciler.memories.cluster_changed() == [NAME]
 
 
 # others
@@ -1713,7 +1713,7 @@ def test_who_lacks_rights_is_known_until_it_has_them(world: World) -> None:
     world.reconcile()
     assert world.follower.lacking == {NAME}
     assert world.conditions["Installed"] == "False Forbidden"
-    world.reconciler.retry_rights(NAME)
+    world.reconciler.memories.rights_changed(NAME)
     world.cluster.taken()
     assert world.reconcile().after == RIGHTS_SECONDS  # the API server may not go by the new ones yet
     assert f"TRY {A}" not in world.cluster.taken()
@@ -1878,7 +1878,7 @@ def test_a_pass_that_began_before_writes_nothing_and_leaves_nothing(
 
     monkeypatch.setattr(world.reconciler, "_begin", restore_and_begin)
     world.cluster.taken()
-    assert (world.reconcile(), world.requests(), world.reconciler._memories._memories) == (UNSYNCED, [], {})
+    assert (world.reconcile(), world.requests(), world.reconciler.memories._memories) == (UNSYNCED, [], {})
 
 
 def test_a_pass_that_is_overtaken_applies_nothing_and_writes_no_status(

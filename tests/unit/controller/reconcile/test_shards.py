@@ -81,7 +81,7 @@ def test_the_one_that_leaves_it_forgets_it_and_writes_nothing(world: Both) -> No
     world.cluster.taken()
     assert world.first.reconcile(NAME) == NEVER
     assert world.cluster.taken() == []
-    assert world.first._memories.drop(NAME) is None
+    assert world.first.memories.drop(NAME) is None
     assert world.first_watches.objects.needed.get(NAME) is None
     assert world.sweeps.times == 0  # its revisions are in use
     world.cluster.remove(A)

@@ -231,7 +231,7 @@ def test_what_cannot_be_applied_holds_up_later_waves(world: World) -> None:
     assert (world.exists(f"{MAPS}/b"), world.exists(f"{MAPS}/c")) == (True, False)
     assert world.conditions["Installed"] == "False Collision"
     world.cluster.remove(f"{MAPS}/a")
-    world.reconciler.retry_objects("shop")
+    world.reconciler.memories.objects_changed("shop")
     world.settle()
     assert world.exists(f"{MAPS}/c")
 

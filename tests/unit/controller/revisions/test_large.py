@@ -7,7 +7,7 @@ import pytest
 from rukpak.api import names
 from rukpak.api.plugins import Limits
 from rukpak.controller.building.revision import PackedRevision
-from rukpak.controller.revisions import large
+from rukpak.controller.revisions import store
 from rukpak.controller.revisions import store as revisions
 from rukpak.controller.sharing import Admission
 from tests.support.deployments import make_store
@@ -24,7 +24,7 @@ def great(value: str) -> Json:
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    monkeypatch.setattr(large, "INLINE", Limits(text_bytes=100_000, nodes=1000))
+    monkeypatch.setattr(store, "INLINE", Limits(text_bytes=100_000, nodes=1000))
     made = World()
     made.cluster.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
     made.shelf.packs = True

@@ -8,7 +8,7 @@ import pytest
 
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.revisions.quarantine import Quarantine, Subject, subject_of
+from rukpak.controller.revisions.background import Quarantine, Subject, subject_of
 from tests.support.deployments import deployment
 
 ANN = Subject(name="ann", uid="1", spec_version="1 ")

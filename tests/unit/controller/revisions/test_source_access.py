@@ -14,7 +14,7 @@ from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.types import BundleDeployment, Source
 from rukpak.controller.observe.following import ObjectFollower, ObjectReference, Topic
 from rukpak.controller.revisions.accounts import Seen
-from rukpak.controller.revisions.quarantine import Quarantine, subject_of
+from rukpak.controller.revisions.background import Quarantine, subject_of
 from rukpak.controller.revisions.source_access import SecretReader, SourceAccess, SourceProgress, watch_secrets
 from rukpak.controller.sharing import Admission
 from tests.support.clock import Clock

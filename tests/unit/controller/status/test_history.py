@@ -109,7 +109,7 @@ CASES = [
 
 def history(before: dict[str, Any], report: dict[str, Any], **spec: Any) -> tuple[HistoryEntry, ...]:
     found = deployment(status={"managedKinds": KINDS, **before}, spec=spec)
-    return summarize(found, Report(**report), NOW).history
+    return summarize(found, Report(**{"managed_state": "", "managed_kinds": (), **report}), NOW).history
 
 
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
@@ -129,7 +129,7 @@ def test_an_entry_says_when_and_what_from() -> None:
         }
     ]
     found = deployment(status={"sources": pins})
-    begun = summarize(found, Report(wanted=A, managed_kinds=KINDS), NOW)
+    begun = summarize(found, Report(wanted=A, managed_state="", managed_kinds=KINDS), NOW)
     (first,) = begun.history
     assert (first.sources, first.started_at, first.installed_at) == ("image:cccccccccccc", NOW, None)
     later = NOW + timedelta(seconds=5)
