@@ -188,13 +188,15 @@ def _is_typed(package: Path) -> bool:
 def _run_tests(part: str, choice: Choice) -> int:
     given = [*choice.paths, *(["--all"] if choice.everything else []), *choice.arguments]
     targets = given if choice.paths else [*PARTS[part], *given]
+    processors = len(os.sched_getaffinity(0))
     if part == "unit":
-        return _pytest("--numprocesses=auto", "--dist=loadfile", *targets)
+        # One worker more than processors: a quarter of the time, unit tests wait for programs and for what may take long.
+        return _pytest(f"--numprocesses={processors + 1}", "--dist=loadfile", *targets)
     status = _obtain_programs(targets)
     # Tests on clusters mostly wait: four workers share two cores. Each worker has clusters of its own, and a file
     # stays on one worker, as do all of real nodes, whose seconds are asserted. Files start in the order of
     # tests/conftest.py, where xdist would start those with most tests.
-    workers = 1 if part == "node" else 2 * len(os.sched_getaffinity(0))
+    workers = 1 if part == "node" else 2 * processors
     return status or _pytest(f"--numprocesses={workers}", "--dist=loadfile", "--no-loadscope-reorder", *targets)
 
 
