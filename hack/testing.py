@@ -190,7 +190,7 @@ def _run_tests(part: str, choice: Choice) -> int:
     targets = given if choice.paths else [*PARTS[part], *given]
     processors = len(os.sched_getaffinity(0))
     if part == "unit":
-        # One worker more than processors: a quarter of the time, unit tests wait for programs and for what may take long.
+        # One worker more than processors: a quarter of the time, unit tests wait for programs.
         return _pytest(f"--numprocesses={processors + 1}", "--dist=loadfile", *targets)
     status = _obtain_programs(targets)
     # Tests on clusters mostly wait: four workers share two cores. Each worker has clusters of its own, and a file
