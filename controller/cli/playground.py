@@ -23,10 +23,8 @@ from rukpak.controller.content.limits import one_line
 from rukpak.controller.kube.client import connect
 from rukpak.controller.playground.binaries import Binaries, MissingError
 from rukpak.controller.playground.cluster import ControlPlane, Registry, load_control_plane, make_control_plane
-from rukpak.controller.playground.processes import Process, running_process, take_away
-from rukpak.controller.playground.programs import CONTROL_PLANE
-from rukpak.controller.playground.settings import Settings, read_settings
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import Process, running_process, take_away, wait_for
+from rukpak.controller.playground.programs import CONTROL_PLANE, Settings, read_settings
 from rukpak.controller.processes.programs import Mechanisms
 from rukpak.controller.views import FailedError
 

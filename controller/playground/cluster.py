@@ -37,8 +37,7 @@ from rukpak.controller.playground.components import (
     write_certificates,
     write_files,
 )
-from rukpak.controller.playground.processes import Process, free_ports
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import Process, free_ports, wait_for
 
 KUBECTL_SECONDS = 120
 

@@ -20,7 +20,7 @@ from rukpak.controller.kube.configuration import User
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.resources import Resource
 from rukpak.controller.observe.records import ObjectKey, Record, key_of
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import wait_for
 from rukpak.controller.processes.supervision import Supervisor
 from tests.support.clock import Clock
 from tests.support.deployments import options_for

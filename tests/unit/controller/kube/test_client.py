@@ -16,7 +16,7 @@ from rukpak.controller.kube.client import SHORTEST_SECONDS, TOO_LARGE, Client, C
 from rukpak.controller.kube.configuration import User
 from rukpak.controller.kube.encoding import APPLY_PATCH, MERGE_PATCH, METADATA, METADATA_LIST
 from rukpak.controller.kube.errors import ApiError
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import wait_for
 from tests.support.clock import Clock
 from tests.support.fake_api import FakeApi, Fault
 

@@ -29,7 +29,7 @@ from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Access, Credentials, Source
 from rukpak.controller.content import zstd
 from rukpak.controller.content.archive import write_entries
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import Settings
 from rukpak.controller.sources.chart import ChartSource
 from rukpak.controller.sources.git.source import GitSource
 from rukpak.controller.sources.http import HttpSource
