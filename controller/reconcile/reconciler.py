@@ -16,7 +16,6 @@ from rukpak.api.v1alpha2.conditions import ConditionType, Reason
 from rukpak.api.v1alpha2.status import AccountUsed
 from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.apply.plan import Action, OvertakenError
-from rukpak.controller.bugs import InternalError, keep_first
 from rukpak.controller.kube.client import ApiError
 from rukpak.controller.reconcile import deletion, gates, settled, stored
 from rukpak.controller.reconcile.context import NEVER, UNKNOWN_SECONDS, UNLISTED, UNSYNCED, Context, Requeue, Services
@@ -34,6 +33,7 @@ from rukpak.controller.status.conditions import skipped_kinds
 from rukpak.controller.status.history import begin_rollback, seconds_to_rollback
 from rukpak.controller.status.notes import describe_failing, names_failing
 from rukpak.controller.status.report import Report, of_failure
+from rukpak.controller.telemetry import InternalError, keep_first
 
 log = logging.getLogger(__name__)
 OVERTAKEN = Requeue(failed=True, cause="the BundleDeployment has changed, as its watch has not shown yet")

@@ -18,10 +18,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from rukpak.api.errors import BundleError
-from rukpak.controller.bugs import InternalError
 from rukpak.controller.kube.client import ApiError
 from rukpak.controller.sharing import Turns
-from rukpak.controller.telemetry import DEAF, Observer
+from rukpak.controller.telemetry import DEAF, InternalError, Observer
 
 log = logging.getLogger(__name__)
 

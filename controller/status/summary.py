@@ -32,7 +32,6 @@ from rukpak.api.v1alpha2.types import (
     Stray,
 )
 from rukpak.controller.apply.crd_upgrade import is_about_upgrade
-from rukpak.controller.bugs import InternalError
 from rukpak.controller.content.limits import visible
 from rukpak.controller.kube.resources import read_kinds
 from rukpak.controller.observe.health.verdict import Health
@@ -46,6 +45,7 @@ from rukpak.controller.status.conditions import (
 )
 from rukpak.controller.status.history import record, rollback_after
 from rukpak.controller.status.report import Deletion, Report, describe_pins, short
+from rukpak.controller.telemetry import InternalError
 
 UPGRADE_WARNING_SECONDS = 3600.0
 """How long a warning about an upgrade of a definition is shown after it: as long as its Event is kept."""

@@ -213,7 +213,7 @@ def small_etcd(fresh_cluster: ControlPlane) -> Iterator[ControlPlane]:
 
 
 def ask_etcd(cluster: ControlPlane, path: str, body: Manifest) -> Manifest:
-    request = urllib.request.Request(f"{cluster._etcd_address}/v3/{path}", data=json.dumps(body).encode())
+    request = urllib.request.Request(f"{cluster.etcd}/v3/{path}", data=json.dumps(body).encode())
     with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request) as answer:
         value: Manifest = json.load(answer)
         return value

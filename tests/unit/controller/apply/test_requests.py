@@ -292,8 +292,8 @@ def test_what_is_beyond_the_first_page_is_read_one_by_one(
 ) -> None:
     for name in "abcd":
         cluster.put(config_map(name))
-    page = cluster.list_page
-    monkeypatch.setattr(cluster, "list_page", lambda path, **options: page(path, **options, limit=3))
+    pages = cluster.pages
+    monkeypatch.setattr(cluster, "pages", lambda path, **options: pages(path, **options, limit=3))
     assert all(reader.read_all(maps(*"abcd"), None).values())
     assert cluster.requests == [f"LIST {MAPS}", f"GET {MAPS}/d"]
 
