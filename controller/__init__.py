@@ -12,7 +12,7 @@
     apply               what to do with objects (plan), and doing it (execute, prune)
     status              from the report of a pass to conditions, counts and Events
     retries             when failures are retried
-    telemetry           events inside the controller, for metrics
+    telemetry           events inside the controller, for metrics, and bugs
     untrusted           reading JSON values that anybody may have written
 
 The other packages are infrastructure: `cli`, `ui`, `views`, `settings` (the command, its page, what both show, and its

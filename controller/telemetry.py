@@ -1,7 +1,8 @@
-"""What passes report for metrics: the duration of phases, source requests, and drift.
+"""What passes report for metrics (the duration of phases, source requests, and drift), and how they report bugs.
 
-The core reports to an Observer that it is given, by default one that ignores everything. Not here: the metrics
-themselves (manager/metrics.py).
+The core reports to an Observer that it is given, by default one that ignores everything. A bug is an exception that no
+one expected: the log has its traceback, a condition says where in the log. Not here: the metrics themselves
+(manager/metrics.py), and threads that a bug terminates (processes/supervision.py).
 """
 
 from __future__ import annotations
@@ -9,7 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from enum import Enum
+from typing import TypeVar
+
+from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import Reason
 
 
 class Phase(Enum):
@@ -63,3 +69,31 @@ def timed(observer: Observer, phase: Phase, clock: Callable[[], float] = time.mo
         observer.phase_ended(phase, clock() - started, succeeded=False)
         raise
     observer.phase_ended(phase, clock() - started, succeeded=True)
+
+
+reconcile_id: ContextVar[str] = ContextVar("reconcile_id", default="")
+"""ID of the pass that the current thread runs, or works for; in each log record."""
+
+
+Failure = TypeVar("Failure", bound=BundleError)
+
+
+class InternalError(BundleError):
+    """A bug ended a pass, or work for it.
+
+    Args:
+        bug: only its type is published, since its text may contain anything.
+    """
+
+    def __init__(self, bug: BaseException) -> None:
+        kind = type(bug).__name__
+        problem = f"the controller has a bug ({kind}); report it with the traceback"
+        where = "that its log contains under this ID; will be retried"
+        super().__init__(Reason.INTERNAL_ERROR, f"reconcileID {reconcile_id.get() or 'unknown'}: {problem} {where}")
+        self.kind = kind
+
+
+def keep_first(last: Failure | None, error: Failure) -> Failure:
+    """Return the last error if this one is the same bug, so that status keeps one ID however often it is retried."""
+    is_same = isinstance(last, InternalError) and isinstance(error, InternalError) and last.kind == error.kind
+    return last if last is not None and is_same else error

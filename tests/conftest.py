@@ -26,8 +26,7 @@ from rukpak.controller.kube.resources import NAMESPACES
 from rukpak.controller.playground.binaries import Binaries, MissingError, tell_person
 from rukpak.controller.playground.cluster import Cluster, ControlPlane, Registry, make_control_plane
 from rukpak.controller.playground.processes import make_owned_folder, take_away
-from rukpak.controller.playground.programs import CONTROL_PLANE, NODE
-from rukpak.controller.playground.settings import Settings, read_settings
+from rukpak.controller.playground.programs import CONTROL_PLANE, NODE, Settings, read_settings
 from rukpak.controller.processes.programs import Mechanisms
 from tests.support.bundles import ROOT, delete_namespace
 from tests.support.charts import packaged_helm

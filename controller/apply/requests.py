@@ -299,14 +299,14 @@ class ObjectReader:
         self, path: str, items: Sequence[tuple[ObjectKey, Resource]], user: User | None
     ) -> tuple[dict[ObjectKey, Record | ApiError | None], bool]:
         try:
-            manifests, more = self._client.acting_as(user).list_page(path, metadata=True)
+            page = next(self._client.acting_as(user).pages(path, metadata=True))
         except ApiError:
             return {}, False
         first = items[0][0]
-        records = (project(manifest, first.group, first.kind) for manifest in manifests)
+        records = (project(manifest, first.group, first.kind) for manifest in page.items)
         keys = {key for key, _ in items}
         listed: dict[ObjectKey, Record | ApiError | None] = {r.key: r for r in records if r.key in keys}
-        return (listed, False) if more else ({key: listed.get(key) for key in keys}, True)
+        return (listed, False) if page.more else ({key: listed.get(key) for key in keys}, True)
 
     def read(self, item: tuple[ObjectKey, Resource], user: User | None) -> Record | ApiError | None:
         """Read one object on the caller's thread; None if it does not exist, an ApiError if it cannot be read."""

@@ -24,6 +24,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
@@ -161,26 +162,24 @@ class Calls:
         """
         self.refuse_if_stuck(place)
         seconds = QUICK_SECONDS if seconds is None else seconds
-        outcome = _Outcome()
+        outcome = Future[Result]()
         context = contextvars.copy_context()
 
         def _run() -> None:
             try:
                 if writable is not None:
                     _confine(writable)
-                outcome.value = context.run(call)
+                outcome.set_result(context.run(call))
             except BaseException as error:  # noqa: BLE001 - a plug-in may raise anything, such as SystemExit
-                outcome.error = error
-            outcome.ended.set()
+                outcome.set_exception(error)
 
         thread = threading.Thread(target=_run, name=f"plug-in {self._plugin[1]}", daemon=True)
         thread.start()
-        if not _wait(outcome.ended, seconds, cancelled):
+        if not _wait(outcome, seconds, cancelled):
             raise self.abandon(thread, place, method, seconds)
-        if outcome.error is not None:
-            raise self.explain(outcome.error, place, method) from None
-        result: Result = outcome.value
-        return result
+        if error := outcome.exception():
+            raise self.explain(error, place, method) from None
+        return outcome.result()
 
     def refuse_if_stuck(self, place: str) -> None:
         """Refuse a call while too many have not ended.
@@ -245,19 +244,12 @@ def _missing_module(error: BaseException) -> str:
     return name if isinstance(name, str) and _MODULE.fullmatch(name) else ""
 
 
-class _Outcome:
-    def __init__(self) -> None:
-        self.ended = threading.Event()
-        self.value: Any = None
-        self.error: BaseException | None = None
-
-
-def _wait(ended: threading.Event, seconds: float, cancelled: threading.Event | None) -> bool:
+def _wait(outcome: Future[Any], seconds: float, cancelled: threading.Event | None) -> bool:
     deadline = time.monotonic() + seconds
     if cancelled is None:
-        return ended.wait(seconds)
+        return bool(wait([outcome], seconds).done)
     is_shortened = False
-    while not ended.wait(min(_TICK, max(deadline - time.monotonic(), 0))):
+    while not wait([outcome], min(_TICK, max(deadline - time.monotonic(), 0))).done:
         if time.monotonic() >= deadline:
             return False
         if cancelled.is_set() and not is_shortened:

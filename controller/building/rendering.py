@@ -603,11 +603,6 @@ def _read_request(value: Mapping[str, Any]) -> RenderRequest:
     )
 
 
-def _read_confidential(value: Mapping[str, Any]) -> Confidential | None:
-    found = value["confidential"]
-    return Confidential(secrets=tuple(found["secrets"]), public=found["public"]) if found else None
-
-
 def _encode_secrets(secrets: SecretValues) -> dict[str, dict[str, str]]:
     return {
         name: {key: base64.b64encode(data).decode() for key, data in values.items()} for name, values in secrets.items()
@@ -620,11 +615,11 @@ def _read_secrets(value: Mapping[str, Any]) -> SecretValues:
     }
 
 
+# the child
+
+
 def _read_processors(value: Mapping[str, Any]) -> list[Processor]:
     return [Processor.model_validate(each) for each in value["processors"]]
-
-
-# the child
 
 
 def main(folder: Path) -> None:
@@ -632,6 +627,7 @@ def main(folder: Path) -> None:
     with suppress(OSError):  # where procfs is read-only
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     value = json.loads((folder / _REQUEST).read_bytes())
+    found = value["confidential"]
     told = os.dup(1)
     os.dup2(2, 1)  # for plug-ins that print
     try:
@@ -640,7 +636,7 @@ def main(folder: Path) -> None:
                 value["format"],
                 _read_request(value),
                 _read_processors(value),
-                _read_confidential(value),
+                found and Confidential(secrets=tuple(found["secrets"]), public=found["public"]),
                 _read_secrets(value),
             )
             revision = pack(made)

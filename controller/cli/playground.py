@@ -35,10 +35,8 @@ from rukpak.controller.playground.cluster import (
     read_programs,
     registry_of,
 )
-from rukpak.controller.playground.processes import Process, kill_noted, running_process, take_away
-from rukpak.controller.playground.programs import CONTROL_PLANE
-from rukpak.controller.playground.settings import Settings, read_settings
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import Process, kill_noted, running_process, take_away, wait_for
+from rukpak.controller.playground.programs import CONTROL_PLANE, Settings, read_settings
 from rukpak.controller.processes.programs import Mechanisms
 from rukpak.controller.views import FailedError
 from rukpak.controller.views.texts import to_table

@@ -22,7 +22,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rukpak.api import names
 from rukpak.api.errors import BundleError
@@ -90,6 +90,9 @@ from rukpak.controller.views.access import Deployments, attempt, open_store
 from rukpak.controller.views.comparison import mask
 from rukpak.controller.views.dry_run import Reviewed
 from rukpak.controller.views.texts import list_of, name_of, to_json, to_yaml
+
+if TYPE_CHECKING:
+    from rukpak.controller.revisions.source_access import SecretReader
 
 NAME = "bundle"
 _STORE_BYTES = 1 << 40
@@ -364,6 +367,13 @@ class _Reader:
         }
         self._lock = threading.Lock()
 
+    @contextmanager
+    def _reading(self) -> Iterator[SecretReader]:
+        from rukpak.controller.revisions.source_access import SecretReader  # noqa: PLC0415 - needs the cluster
+
+        with self._lock:
+            yield SecretReader(connect(self._options), None)
+
     def read(self, index: int, source: Source) -> Credentials | None:
         """Return the credentials of one source; None if it names none.
 
@@ -371,10 +381,7 @@ class _Reader:
         """
         if not (source.secret or (self._deployment.spec.service_account_name and source.is_in_registry)):
             return None
-        from rukpak.controller.revisions.source_access import SecretReader  # noqa: PLC0415 - needs the cluster
-
-        with self._lock:
-            reader = SecretReader(connect(self._options), None)
+        with self._reading() as reader:
             return reader.credentials(self._deployment, index, source, lambda _secret, _version: None)
 
     def read_trusted(self, index: int, source: Source) -> Trusted:
@@ -385,10 +392,7 @@ class _Reader:
         verification = source.verification
         if verification is None or not any((*secrets_of(verification), *config_maps_of(verification))):
             return Trusted()
-        from rukpak.controller.revisions.source_access import SecretReader  # noqa: PLC0415 - needs the cluster
-
-        with self._lock:
-            reader = SecretReader(connect(self._options), None)
+        with self._reading() as reader:
             return reader.trusted(self._deployment, index, source, lambda _object, _version: None)
 
     def read_demanded(self, index: int, source: Source) -> Trusted:
@@ -411,11 +415,8 @@ class _Reader:
         """
         if name in self._maps:
             return self._maps[name]
-        from rukpak.controller.revisions.source_access import SecretReader  # noqa: PLC0415 - needs the cluster
-
-        with self._lock:
-            reader = SecretReader(connect(self._options), None)
-            place = f"spec.sources[{index}].configMap"
+        place = f"spec.sources[{index}].configMap"
+        with self._reading() as reader:
             return reader.local_content(self._deployment, name, place, lambda _object, _version: None)
 
 

@@ -30,11 +30,10 @@ def main(options: argparse.Namespace) -> int:
     Raises: MisuseError, also without the extra that has the server; FailedError, ConfigurationError.
     """
     try:
-        from rukpak.controller.ui.server import Site, make_server, new_key  # noqa: PLC0415 - needs the extra
+        from rukpak.controller.ui.server import Rights, Site, make_server, new_key  # noqa: PLC0415 - needs the extra
     except ImportError:
         raise MisuseError('the server is missing; run pip install ".[ui]" in a clone of RukPak') from None
-    from rukpak.controller.ui.acts import Rights  # noqa: PLC0415 - slow to import, and not for --help
-    from rukpak.controller.ui.guard import Guard  # noqa: PLC0415
+    from rukpak.controller.ui.guard import Guard  # noqa: PLC0415 - slow to import, and not for --help
     from rukpak.controller.ui.watching import Board  # noqa: PLC0415
 
     hosts = _own_names(options)

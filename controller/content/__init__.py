@@ -5,7 +5,7 @@ In: untrusted bytes. Out: folders of folders and regular files only, within the 
 
     archive   START HERE: the only writer of fetched files, and where links lead
     limits    for one source, for a BundleDeployment, and for a tenant
-    tar, zip  the entries of an archive, one by one; zstd has the frames of one that is compressed so
+    tar, zip  the entries of an archive, one by one
     store     content by key, whether it is still intact, and the tree of contents at their destinations
     disk, digests  shared by the others
 """

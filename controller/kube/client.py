@@ -26,7 +26,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -122,7 +122,6 @@ ERROR_BYTES = 1 << 20
 # Minimum interval between reloads, for a credential that is rejected every time.
 RELOAD_SECONDS = 10.0
 if TYPE_CHECKING:
-    from kubernetes.client import Configuration
     from urllib3 import BaseHTTPResponse
 __all__ = [
     "APPLY_PATCH",
@@ -261,7 +260,7 @@ class Request:
     path: str
     query: tuple[tuple[str, str | int], ...]
     headers: tuple[tuple[str, str], ...]
-    body: bytes | None
+    body: bytes | None = None
     timeout: Timeout
     seconds: float | None = None
     """For connecting and the reply together; None: as long as the timeouts allow."""
@@ -504,8 +503,16 @@ class Client:
         data = body if body is None or isinstance(body, bytes) else encode(body)
         if seconds is not None:
             timeout = (seconds, seconds)
-        reply = self._send(method, path, query, headers, timeout, body=data, seconds=seconds)
-        return read_whole(reply, max_bytes or REPLY_BYTES)
+        request = Request(
+            method=method,
+            path=path,
+            query=tuple(query),
+            headers=tuple(headers),
+            body=data,
+            timeout=timeout,
+            seconds=seconds,
+        )
+        return read_whole(self._send(request), max_bytes or REPLY_BYTES)
 
     def stream(
         self,
@@ -523,30 +530,13 @@ class Client:
 
         Raises: ApiError, also while iterating.
         """
-        return LineStream(self._send("GET", path, query, [("Accept", accept)], timeout), silence)
+        headers = (("Accept", accept),)
+        request = Request(method="GET", path=path, query=tuple(query), headers=headers, timeout=timeout)
+        return LineStream(self._send(request), silence)
 
-    def _send(
-        self,
-        method: str,
-        path: str,
-        query: Query,
-        headers: Sequence[tuple[str, str]],
-        timeout: Timeout,
-        *,
-        body: bytes | None = None,
-        seconds: float | None = None,
-    ) -> BaseHTTPResponse:
+    def _send(self, request: Request) -> BaseHTTPResponse:
         user = self._user.headers() if self._user else ()
-        request = Request(
-            method=method,
-            path=path,
-            query=tuple(query),
-            headers=(*headers, *user),
-            body=body,
-            timeout=timeout,
-            seconds=seconds,
-        )
-        return self._transport.send(request)
+        return self._transport.send(replace(request, headers=(*request.headers, *user)))
 
     def get(self, path: str, *, metadata: bool = False) -> Response:
         """Get one object, or only its metadata.
@@ -614,32 +604,6 @@ class Client:
             yield Page(value.get("items") or [], about.get("resourceVersion", ""), bool(token), restarted)
             if not token:
                 return
-
-    def list_page(
-        self,
-        path: str,
-        *,
-        metadata: bool = False,
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = PAGE_ITEMS,
-        max_bytes: int | None = None,
-    ) -> tuple[Objects, bool]:
-        """Return at most `limit` objects of a collection, and whether there are more.
-
-        Raises: ApiError, with reason TOO_LARGE if they take more than `max_bytes`.
-        """
-        page = next(
-            self.pages(
-                path,
-                metadata=metadata,
-                label_selector=label_selector,
-                field_selector=field_selector,
-                limit=limit,
-                max_bytes=max_bytes,
-            )
-        )
-        return page.items, page.more
 
     def apply(
         self,

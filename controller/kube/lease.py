@@ -105,7 +105,8 @@ class Election:
         self._took = 0.0
         """Seconds until the reply to the last request."""
         self._leading = False
-        self._follows = False
+        self.follows = False
+        """Whether another process has led since this one started: the caches may be older than its last write."""
         self._stopping = threading.Event()
         self._awake = threading.Event()
         # Restarted, it could lead with what the bug has left of its state: a new process cannot.
@@ -120,16 +121,6 @@ class Election:
         )
         self.last_error: ApiError | None = None
         """The failure of the last attempt; None if it succeeded."""
-
-    @property
-    def leading(self) -> bool:
-        """Whether this process leads."""
-        return self._leading
-
-    @property
-    def follows(self) -> bool:
-        """Whether another process has led since this one started: the caches may be older than its last write."""
-        return self._follows
 
     @property
     def alive(self) -> bool:
@@ -247,8 +238,8 @@ class Election:
             self._client.on_restored()
         self._lease = lease
         holder = self._spec().get("holderIdentity")
-        if not self._follows and holder not in (None, "", self._identity):
-            self._follows = True
+        if not self.follows and holder not in (None, "", self._identity):
+            self.follows = True
             log.info("waiting for the Lease", extra={**self._about, "holder": holder})
 
     def _write(self) -> bool:

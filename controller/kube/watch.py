@@ -158,9 +158,8 @@ def read_list(events: Iterator[Event], make: Make[RecordT]) -> tuple[dict[Key, R
     Raises: ApiError, see parse_events.
     """
     fresh: dict[Key, RecordT] = {}
-    for event in events:
-        kind, value = event
-        if _ends_list(event):
+    for kind, value in events:
+        if kind == "BOOKMARK" and INITIAL_EVENTS_END in (value["metadata"].get("annotations") or {}):
             return fresh, value["metadata"]["resourceVersion"]
         record = make(value) if kind != "BOOKMARK" else None
         if record is not None and kind == "DELETED":
@@ -187,11 +186,6 @@ def read_pages(
         fresh.update((key_of(record), record) for record in records)
         version = page.resource_version
     return fresh, version
-
-
-def _ends_list(event: Event) -> bool:
-    kind, value = event
-    return kind == "BOOKMARK" and INITIAL_EVENTS_END in (value["metadata"].get("annotations") or {})
 
 
 _BACKOFF = Backoff(first=0.8, longest=30, jitter=0.5)

@@ -103,7 +103,7 @@ def assemble(settings: Settings) -> Manager:
         {
             Topic.SOURCES: dispatcher.secret_changed,
             Topic.CONFIG: dispatcher.config_changed,
-            Topic.ACCOUNTS: dispatcher.ended,
+            Topic.ACCOUNTS: dispatcher.deployment_changed,
             Topic.CONTESTED: dispatcher.contested_changed,
             Topic.DEPENDENCIES: dispatcher.deployment_changed,
             Topic.RIGHTS: dispatcher.rights_changed,
@@ -206,10 +206,11 @@ def _make_services(
     )
     applier = Applier(client, discovery, watches, settings.apply_workers)
     builder = _make_builder(process)
-    background = BackgroundWork(settings.fetch_workers, dispatcher.ended, dispatcher.progressed, process.metrics)
+    ended = dispatcher.deployment_changed
+    background = BackgroundWork(settings.fetch_workers, ended, dispatcher.progressed, process.metrics)
     access = SourceAccess(
         SecretReader(client, settings.readable_namespaces(), settings.network(in_pod=is_in_pod()).registry_mirrors),
-        dispatcher.ended,
+        ended,
         process.admission,
         process.quarantine,
     )
@@ -219,7 +220,7 @@ def _make_services(
         revisions=RevisionStore(
             client, _watch_revisions(process, watches, dispatcher), settings.revision_mebibytes << 20
         ),
-        large=LargeRevisions(process.admission, process.limits, dispatcher.ended),
+        large=LargeRevisions(process.admission, process.limits, ended),
         signatures=settings.signatures(),
         accounts=Accounts(client, accounts, follower),
         follower=follower,
@@ -236,7 +237,7 @@ def _make_services(
             applier=applier,
             remover=Remover(client, discovery, applier.pool, watches.served.at_storage_version),
             hook_runner=HookRunner(client, discovery, watches.objects),
-            explainer=Explainer(client, dispatcher.health_explained),
+            explainer=Explainer(client, partial(dispatcher.objects_changed, urgent=False)),
             observer=process.metrics,
         ),
         now=lambda: datetime.now(UTC).replace(microsecond=0),
@@ -329,10 +330,11 @@ def listen(settings: Settings, metrics: Metrics, probes: Probes, client: Client)
         routes = {"/metrics": lambda: Reply(HTTPStatus.OK, metrics.scrape(), CONTENT_TYPE)}
         return Server(address, routes, protection, client.supervisor)
 
-    def _serve_probes(address: Address) -> Server:
-        return Server(address, probes.routes(), Protection(limits=PROBES), client.supervisor)
-
-    servers = (_listen(settings, "metrics_address", _serve_metrics), _listen(settings, "probe_address", _serve_probes))
+    plain = Protection(limits=PROBES)
+    servers = (
+        _listen(settings, "metrics_address", _serve_metrics),
+        _listen(settings, "probe_address", lambda address: Server(address, probes.routes(), plain, client.supervisor)),
+    )
     return tuple(server for server in servers if server)
 
 

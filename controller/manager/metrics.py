@@ -23,7 +23,6 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.registry import Collector
 
 from rukpak.api.v1alpha2.conditions import ConditionType
-from rukpak.api.v1alpha2.status import ObjectCounts
 from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.building.entry_points import Installed
 from rukpak.controller.kube.shard import DEFAULT_SHARD, Shard
@@ -304,11 +303,7 @@ def _collect_deployments(deployments: list[BundleDeployment]) -> Iterator[Metric
     yield _family("rukpak_bundledeployments", {(): len(deployments)})
     yield _family("rukpak_bundledeployments_paused", {(): sum(each.spec.paused for each in deployments)})
     yield _family("rukpak_bundledeployment_pending_timestamp_seconds", _find_pending(deployments))
-    yield _family("rukpak_managed_objects", {(state,): _sum(counts, state) for state in _OBJECT_STATES})
-
-
-def _sum(counts: Iterable[ObjectCounts], state: str) -> int:
-    return sum(map(attrgetter(state), counts))
+    yield _family("rukpak_managed_objects", {(state,): sum(map(attrgetter(state), counts)) for state in _OBJECT_STATES})
 
 
 def _has_problem(deployment: BundleDeployment) -> bool:

@@ -37,8 +37,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rukpak.controller.bugs import reconcile_id
 from rukpak.controller.revisions.background import Quarantine
+from rukpak.controller.telemetry import reconcile_id
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # malloc.h
 _OPTIONS = ((_MMAP_THRESHOLD, 64 << 10), (_TRIM_THRESHOLD, 1 << 20), (_ARENA_MAX, 2))

@@ -23,7 +23,7 @@ import ssl
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -82,15 +82,12 @@ class ConnectionLimiter(Generic[ConnectionT]):
             evicted: ConnectionT | None = None
             if len(of_peer) >= self._limits.per_peer or len(self._admitted) >= self._limits.total:
                 rivals = of_peer if len(of_peer) >= self._limits.per_peer else self._admitted
-                evicted = self._find_silent(rivals)
+                evicted = next((each for each in rivals if self._admitted[each].is_silent), None)
                 if evicted is None:
                     return False, None
                 del self._admitted[evicted]
             self._admitted[connection] = _Admitted(peer)
             return True, evicted
-
-    def _find_silent(self, connections: Iterable[ConnectionT]) -> ConnectionT | None:
-        return next((each for each in connections if self._admitted[each].is_silent), None)
 
     def mark_heard(self, connection: ConnectionT) -> bool:
         """Note that the request of a connection has arrived; return whether the connection is still admitted."""

@@ -8,7 +8,6 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 
-from rukpak.controller.bugs import reconcile_id
 from rukpak.controller.kube.client import ApiError
 from rukpak.controller.manager.queue import WorkQueue
 from rukpak.controller.processes.supervision import Kind, Supervisor
@@ -16,6 +15,7 @@ from rukpak.controller.reconcile.context import Requeue
 from rukpak.controller.reconcile.reconciler import Reconciler
 from rukpak.controller.revisions.accounts import RIGHTS_SECONDS
 from rukpak.controller.revisions.source_access import PROGRESS_SECONDS
+from rukpak.controller.telemetry import reconcile_id
 
 HEALTH_SECONDS = 0.1
 """Delay after a change of health alone, so that a rollout of many objects causes one pass."""
@@ -30,7 +30,7 @@ class Dispatcher:
         self.reconciler: Reconciler | None = None
 
     def deployment_changed(self, name: str) -> None:
-        """Handle a BundleDeployment that was created, changed or deleted."""
+        """Handle a BundleDeployment that was created, changed or deleted, or the end of what it waited for."""
         self._queue.add(name)
 
     def objects_changed(self, name: str, *, urgent: bool) -> None:
@@ -39,14 +39,6 @@ class Dispatcher:
             self._queue.add(name)
         else:
             self._queue.add_after(name, HEALTH_SECONDS)
-
-    def health_explained(self, name: str) -> None:
-        """Handle a new explanation of why one of its objects is unhealthy."""
-        self.objects_changed(name, urgent=False)
-
-    def ended(self, name: str) -> None:
-        """Handle the end of background work for it, or of what blocked it."""
-        self._queue.add(name)
 
     def progressed(self, name: str) -> None:
         """Handle progress in fetching its content, for status."""

@@ -246,13 +246,13 @@ class Explainer:
     def _list_events(self, namespace: str, uid: str) -> list[dict[str, Any]] | None:
         selected, path = f"involvedObject.uid={uid}", _EVENTS.path(namespace)
         try:
-            page = self._client.list_page(path, field_selector=selected, limit=EVENTS, max_bytes=EVENT_BYTES)
+            page = next(self._client.pages(path, field_selector=selected, limit=EVENTS, max_bytes=EVENT_BYTES))
         except ApiError as error:
             if error.status == HTTPStatus.FORBIDDEN:
                 return None
             log.debug("events not read", extra={"object": uid, "reply": str(error)})
             return []
-        return page[0]
+        return page.items
 
 
 def list_pods(client: Client, record: Record, limit: int = PODS) -> list[dict[str, Any]]:
@@ -262,10 +262,8 @@ def list_pods(client: Client, record: Record, limit: int = PODS) -> list[dict[st
     """
     path, named = _PODS.path(record.key.namespace), f"metadata.name={record.key.name}"
     selected = named if record.key[:2] == _POD_KIND else ""
-    pods, _ = client.list_page(
-        path, label_selector=record.pods, field_selector=selected, limit=limit, max_bytes=ANSWER_BYTES
-    )
-    return pods
+    pages = client.pages(path, label_selector=record.pods, field_selector=selected, limit=limit, max_bytes=ANSWER_BYTES)
+    return next(pages).items
 
 
 def oldest_answer(deadline: float) -> float:

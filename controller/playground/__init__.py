@@ -1,6 +1,6 @@
 """A real Kubernetes control plane on this machine, without root rights and without a container runtime.
 
-Reading order: `settings` (versions, addresses, cache) → `programs` (which there are) → `binaries` (how to obtain them)
+Reading order: `programs` (which there are, versions, addresses, cache) → `binaries` (how to obtain them)
 → `processes` (what is running, and where it is recorded) → `components` (command lines and their files) → `cluster`
 (a control plane, and a registry beside it).
 

@@ -25,8 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from rukpak.controller.playground.programs import PROGRAMS, Program, Release, Version, parse_version
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import PROGRAMS, Program, Release, Settings, Version, parse_version
 
 Tell = Callable[[str], None]
 """Called with a line for the person who waits."""
@@ -340,13 +339,6 @@ class Binaries:
         return f"{program.name}-{program.version(self._settings)}-{self._settings.architecture}"
 
     def _build_key(self, part: str) -> str:
-        versions = {
-            "control-plane": self._settings.kubernetes_version,
-            "node": self._settings.kubernetes_version,
-            "registry": self._settings.registry_version,
-            "kwok": self._settings.kwok_version,
-            "prometheus": self._settings.prometheus_version,
-            "helm": self._settings.helm_version,
-            "sops": self._settings.sops_version,
-        }
-        return f"built-{part}-{versions[part]}-{self._settings.architecture}"
+        project = "kubernetes" if part in ("control-plane", "node") else part
+        version = getattr(self._settings, f"{project}_version")
+        return f"built-{part}-{version}-{self._settings.architecture}"

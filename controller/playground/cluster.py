@@ -37,8 +37,7 @@ from rukpak.controller.playground.components import (
     write_certificates,
     write_files,
 )
-from rukpak.controller.playground.processes import Process, free_ports
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import Process, free_ports, wait_for
 
 KUBECTL_SECONDS = 120
 
@@ -113,7 +112,7 @@ class ControlPlane(Cluster):
         super().__init__(kubeconfig=folder / "kubeconfig", kubectl=programs["kubectl"], cache=folder / "kubectl-cache")
         self.folder = folder
         self._address = server_address(ports)
-        self._etcd_address = f"http://127.0.0.1:{ports.etcd}"
+        self.etcd = f"http://127.0.0.1:{ports.etcd}"
         self._audit = folder / "audit.log" if audit else None
         self._etcd = Process("etcd", folder, etcd_command(folder, ports, programs))
         self._api_server = Process("kube-apiserver", folder, server_command(folder, ports, programs, audit=audit))
@@ -135,11 +134,6 @@ class ControlPlane(Cluster):
         """Return the address of the API server."""
         return self._address
 
-    @property
-    def etcd(self) -> str:
-        """Return the address of etcd."""
-        return self._etcd_address
-
     def start(self) -> None:
         """Start all components that do not run; return when objects can be created and, with a node, pods run.
 
@@ -157,7 +151,8 @@ class ControlPlane(Cluster):
                 start()
         if self._kwok and self._get(f"/api/v1/nodes/{NODE_NAME}") is None:
             self._request("/api/v1/nodes", NODE)
-        self._wait(self._controllers, "ServiceAccount default", self._has_service_account)
+        account = "/api/v1/namespaces/default/serviceaccounts/default"
+        self._wait(self._controllers, "ServiceAccount default", lambda: self._get(account) is not None)
         if self._kwok:
             self._wait(self._kwok, f"node {NODE_NAME} Ready", self._has_ready_node)
 
@@ -170,7 +165,7 @@ class ControlPlane(Cluster):
     def start_etcd(self) -> None:
         """Start etcd; return when it is healthy."""
         self._etcd.start()
-        self._wait(self._etcd, "etcd healthy", lambda: self._answer(f"{self._etcd_address}/health") is not None)
+        self._wait(self._etcd, "etcd healthy", lambda: self._answer(f"{self.etcd}/health") is not None)
 
     def stop_etcd(self) -> None:
         """Kill etcd."""
@@ -238,9 +233,6 @@ class ControlPlane(Cluster):
         if self._audit is None:
             raise RuntimeError("this control plane has no audit log")
         return self._audit
-
-    def _has_service_account(self) -> bool:
-        return self._get("/api/v1/namespaces/default/serviceaccounts/default") is not None
 
     def _has_ready_node(self) -> bool:
         return is_ready(json.loads(self._get(f"/api/v1/nodes/{NODE_NAME}") or b'{"spec": {}}'))

@@ -59,14 +59,11 @@ def find_limit(
     mebibytes: int, *, processes: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")
 ) -> MemoryLimit:
     """Return the memory that this process may use; `mebibytes` is the option, 0: not set."""
-    found = [MemoryLimit(bytes=_physical(), origin="the memory of the machine"), *_limits_of_groups(processes, groups)]
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    found = [MemoryLimit(bytes=physical, origin="the memory of the machine"), *_limits_of_groups(processes, groups)]
     if mebibytes:
         found.append(MemoryLimit(bytes=mebibytes * MEBIBYTE, origin="--memory"))
     return min(found, key=lambda limit: limit.bytes)
-
-
-def _physical() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _limits_of_groups(processes: Path, groups: Path) -> Iterator[MemoryLimit]:

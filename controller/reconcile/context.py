@@ -18,7 +18,6 @@ from rukpak.controller.apply.execute import Applier
 from rukpak.controller.apply.hooks import HookRunner
 from rukpak.controller.apply.ownership import Owner, has_all_marks
 from rukpak.controller.apply.removal import Remover
-from rukpak.controller.bugs import InternalError
 from rukpak.controller.building.builder import Builder
 from rukpak.controller.building.config_values import needs_objects
 from rukpak.controller.building.request import are_checked
@@ -42,7 +41,7 @@ from rukpak.controller.sources.demands import SignaturePolicy
 from rukpak.controller.status.report import Deletion, Report
 from rukpak.controller.status.summary import summarize
 from rukpak.controller.status.writer import StatusWriter
-from rukpak.controller.telemetry import DEAF, Observer
+from rukpak.controller.telemetry import DEAF, InternalError, Observer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

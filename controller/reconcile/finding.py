@@ -18,7 +18,6 @@ from rukpak.api.errors import BundleError
 from rukpak.api.plugins import CustomKind
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.types import BundleDeployment, SourcePin
-from rukpak.controller.bugs import keep_first
 from rukpak.controller.building.capabilities import recall_custom_kinds, recall_kinds, record_kinds
 from rukpak.controller.building.config_values import needs_objects, withhold
 from rukpak.controller.building.request import (
@@ -46,6 +45,7 @@ from rukpak.controller.revisions.polling import is_polled
 from rukpak.controller.revisions.source_access import SourceProgress, watch_secrets
 from rukpak.controller.status.history import find_rollback
 from rukpak.controller.status.report import Held, Report, list_some, short
+from rukpak.controller.telemetry import keep_first
 
 log = logging.getLogger(__name__)
 

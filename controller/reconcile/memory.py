@@ -16,7 +16,6 @@ from rukpak.controller.apply.hooks import HookProgress
 from rukpak.controller.apply.ledger import Ledger
 from rukpak.controller.apply.plan import Action, ApplyOptions, Outcome
 from rukpak.controller.apply.targets import Differences, PackedTargets, TargetSet
-from rukpak.controller.bugs import InternalError
 from rukpak.controller.building.request import Sources
 from rukpak.controller.building.revision import PackedRevision, Revision, Terms
 from rukpak.controller.observe.progress import HealthTracker
@@ -26,6 +25,7 @@ from rukpak.controller.revisions.accounts import OF_RIGHTS, RIGHTS_SECONDS, Acco
 from rukpak.controller.revisions.polling import PURPOSE, PollState
 from rukpak.controller.revisions.references import KnownConfig
 from rukpak.controller.revisions.source_access import SourceProgress
+from rukpak.controller.telemetry import InternalError
 
 SOON_SECONDS = 20.0
 PREPARATION = "preparation"

@@ -25,7 +25,6 @@ from rukpak.api.v1alpha2.status import AccountUsed
 from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.apply.ownership import is_unfinished
 from rukpak.controller.apply.plan import Action, Outcome, OvertakenError
-from rukpak.controller.bugs import InternalError, keep_first
 from rukpak.controller.kube.client import ApiError
 from rukpak.controller.kube.resources import read_kinds
 from rukpak.controller.observe.records import Look, ObjectKey, Record
@@ -57,6 +56,7 @@ from rukpak.controller.status.history import begin_rollback, seconds_to_rollback
 from rukpak.controller.status.notes import describe_failing, names_failing, notes_on_repairs
 from rukpak.controller.status.report import Report, short
 from rukpak.controller.status.summary import skipped_kinds
+from rukpak.controller.telemetry import InternalError, keep_first
 
 log = logging.getLogger(__name__)
 OVERTAKEN = Requeue(failed=True, cause="the BundleDeployment has changed, as its watch has not shown yet")

@@ -36,10 +36,9 @@ from rukpak.api import names
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.types import BundleDeployment
-from rukpak.controller.bugs import InternalError
 from rukpak.controller.kube.client import ApiError
 from rukpak.controller.sharing import Turns
-from rukpak.controller.telemetry import DEAF, Observer
+from rukpak.controller.telemetry import DEAF, InternalError, Observer
 
 log = logging.getLogger(__name__)
 

@@ -18,13 +18,13 @@ from datetime import datetime
 
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.types import BundleDeployment, Source, SourcePin
-from rukpak.controller.bugs import keep_first
 from rukpak.controller.building.builder import Builder
 from rukpak.controller.building.request import Pins, Resolved, match_pins
 from rukpak.controller.retries import Retries
 from rukpak.controller.revisions.background import BackgroundWork, Place
 from rukpak.controller.revisions.source_access import SourceAccess, SourceProgress
 from rukpak.controller.sharing import share_of
+from rukpak.controller.telemetry import keep_first
 
 PURPOSE = "poll"
 JITTER = 0.1

@@ -53,7 +53,7 @@ from rukpak.controller.sources.chart_registry import (
     request_problems,
 )
 from rukpak.controller.sources.chart_registry import connected as connected_to_registry
-from rukpak.controller.sources.hosts import PRINTABLE, Detour, check_host, follow
+from rukpak.controller.sources.hosts import PRINTABLE, Detour, check_host, find_url_problems, follow
 from rukpak.controller.sources.http import (
     HTTPS,
     Address,
@@ -88,13 +88,8 @@ class ChartSource:
 
     def validate(self, parameters: Mapping[str, Any], path: str) -> list[str]:
         """Return what is wrong with the parameters, each with its field path below `path`."""
-        problems = []
         url = parameters.get("repository", "")
-        try:
-            _address(parameters)
-        except ValueError as error:
-            # Not quoted if it may contain a password.
-            problems.append(f"{path}.repository: {'the URL' if '@' in url else quote(url)} {error}")
+        problems = find_url_problems(url, f"{path}.repository", lambda _url: _address(parameters))
         return problems + request_problems(parameters, path) + certificate_problems(parameters, path)
 
     def identity(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -184,14 +184,6 @@ def registry_address(repository: str, name: str) -> str:
     return f"{OCI}{reference.registry}/{reference.repository}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Chart:
-    """A packaged chart in a registry, and its config, which says what it is."""
-
-    config: Descriptor
-    layer: Descriptor
-
-
 class RegistryRepository:
     """The repository of one chart in a registry, for one call of the source."""
 
@@ -204,9 +196,8 @@ class RegistryRepository:
         Raises: BundleError (NotFound, DigestMismatch, UnsupportedContent, and those of the registry).
         """
         pinned = self._access.pinned
-        version, manifest = self._read_pinned(pinned) if pinned else self._choose(request)
-        chart = self._read_chart(manifest)
-        digest = chart.layer.digest
+        version, manifest = self._read_manifest(pinned_version(pinned)) if pinned else self._choose(request)
+        config, digest = self._read_chart(manifest)
         if pinned and digest != pinned.digest:
             problem = f"version {quote(version)} has another digest by now, so that its signature cannot be checked"
             remedy = "push the recorded one again, or request a new resolution"
@@ -216,16 +207,12 @@ class RegistryRepository:
             raise BundleError(Reason.DIGEST_MISMATCH, f"{self._access.path}.sha256: {problem}")
         signer = self._access.known_signer(digest)
         if signer is None and (signer := self._find_signer(manifest)):
-            signer = replace(signer, version=self._signed_version(request, chart))
+            signer = replace(signer, version=self._signed_version(request, config))
         if signer and not is_version(version, signer.version):
             problem = f"version {quote(version)} is not that of the signed chart, which is {quote(signer.version)}"
             remedy = "find out who has pushed it, and push the chart again"
             raise BundleError(Reason.VERIFICATION_FAILED, f"{problem}; {remedy}", place=f"{self._access.path}.verify")
         return replace(pinned or request.pin(self._repository, version, digest), signer=signer)
-
-    def _read_pinned(self, pinned: Resolution) -> tuple[str, bytes]:
-        version = pinned_version(pinned)
-        return version, self._read_manifest(version)
 
     def _find_signer(self, manifest: bytes) -> Signer | None:
         repository = f"{self._repository}/{self._parameters['name']}".removeprefix(OCI)
@@ -250,13 +237,12 @@ class RegistryRepository:
         # A version that the spec names is asked for without a list of all.
         if request.is_exact:
             try:
-                return request.version, self._read_manifest(request.version)
+                return self._read_manifest(request.version)
             except BundleError as error:
                 if error.reason is not Reason.NOT_FOUND:
                     raise
         check = partial(check_deadline, self._access)
-        version = request.choose(self._versions(check), self._access.path, check)
-        return version, self._read_manifest(version)
+        return self._read_manifest(request.choose(self._versions(check), self._access.path, check))
 
     def _versions(self, check: Check) -> Iterator[str]:
         are_any = False
@@ -266,15 +252,15 @@ class RegistryRepository:
         if are_any:
             self._registry.settle()
 
-    def _read_manifest(self, version: str) -> bytes:
-        return self._registry.read_manifest(version.replace("+", "_"))
+    def _read_manifest(self, version: str) -> tuple[str, bytes]:
+        return version, self._registry.read_manifest(version.replace("+", "_"))
 
-    def _signed_version(self, request: ChartRequest, chart: _Chart) -> str:
+    def _signed_version(self, request: ChartRequest, config: Descriptor) -> str:
         """Return the version in the signed config of a chart, which must have its name.
 
         Raises: BundleError (VerificationFailed, UnsupportedContent, and those of the registry).
         """
-        with closing(self._registry.open_blob(chart.config)) as blob:
+        with closing(self._registry.open_blob(config)) as blob:
             name, version = read_chart_config(blob.read_all(_CONFIG_BYTES))
         if name != request.name:
             problem = f"the signed chart is {quote(name)}, and not {quote(request.name)}"
@@ -282,7 +268,8 @@ class RegistryRepository:
             raise BundleError(Reason.VERIFICATION_FAILED, f"{problem}; {remedy}", place=f"{self._access.path}.verify")
         return version
 
-    def _read_chart(self, manifest: bytes) -> _Chart:
+    def _read_chart(self, manifest: bytes) -> tuple[Descriptor, str]:
+        """Return the config of a packaged chart, which says what it is, and the digest of the chart."""
         image = self._find_chart(parse_manifest(manifest, self._access.path, _FIELD))
         if image is None or image.config is None:
             problem = 'it contains something else than a Helm chart; use kind image, or push a chart with "helm push"'
@@ -291,7 +278,7 @@ class RegistryRepository:
         if len(layers) != 1:
             problem = f'the artifact has {len(layers)} packaged charts in place of one; push it with "helm push"'
             raise BundleError(Reason.UNSUPPORTED_CONTENT, problem, place=f"{self._access.path}.{_FIELD}")
-        return _Chart(config=image.config, layer=layers[0])
+        return image.config, layers[0].digest
 
     def _find_chart(self, document: Image | Index) -> Image | None:
         if isinstance(document, Image):

@@ -26,7 +26,7 @@ import ipaddress
 import logging
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, IPv6Network
 from urllib.parse import urljoin, urlsplit
@@ -82,6 +82,15 @@ class Location:
         """Host, and the port unless it is the usual one, as URLs and messages contain them."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
+
+
+def find_url_problems(url: str, path: str, parse: Callable[[str], object]) -> list[str]:
+    """Return what `parse`, which raises ValueError, finds wrong with a URL; it is quoted unless it has a password."""
+    try:
+        parse(url)
+    except ValueError as error:
+        return [f"{path}: {'the URL' if '@' in url else quote(url)} {error}"]
+    return []
 
 
 def parse_pattern(text: str) -> str:

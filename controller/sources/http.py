@@ -34,7 +34,7 @@ from rukpak.controller.content.disk import Spool
 from rukpak.controller.content.limits import Budget, Rejection, Unusable, check_path, describe_bytes, quote
 from rukpak.controller.content.tar import is_tar, read_tar
 from rukpak.controller.content.zip import Seekable, Unsupported, is_zip, read_zip
-from rukpak.controller.sources.hosts import PORTS, Location, check_host
+from rukpak.controller.sources.hosts import PORTS, Location, check_host, find_url_problems
 from rukpak.controller.sources.pace import check_deadline
 from rukpak.controller.sources.routes import describe_host
 from rukpak.controller.sources.signatures import SignatureError, checking, cosign
@@ -452,13 +452,7 @@ class HttpSource:
 
     def validate(self, parameters: Mapping[str, Any], path: str) -> list[str]:
         """Return what is wrong with the parameters, each with its field path below `path`."""
-        problems = []
-        url = parameters.get("url", "")
-        try:
-            parse_address(url)
-        except ValueError as error:
-            # Not quoted if it may contain a password.
-            problems.append(f"{path}.url: {'the URL' if '@' in url else quote(url)} {error}")
+        problems = find_url_problems(parameters.get("url", ""), f"{path}.url", parse_address)
         problems += _verify_problems(parameters, path) + sha256_problems(parameters, path)
         return problems + certificate_problems(parameters, path)
 

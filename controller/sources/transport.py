@@ -237,12 +237,20 @@ def _connect_first(route: Route, connection: urllib3.connection.HTTPConnection, 
     raise failure
 
 
-class ProxyError(BundleError):
-    """A proxy does not connect to a server."""
-
+class _AnsweredError(BundleError):
     def __init__(self, unreachable: BundleError, status: int) -> None:
-        super().__init__(unreachable.reason, unreachable.problem, place=unreachable.place)
+        super().__init__(
+            unreachable.reason, unreachable.problem, place=unreachable.place, retry_after=unreachable.retry_after
+        )
         self.status = status
+
+
+class StatusError(_AnsweredError):
+    """A server answers with an error of its own, or asks to wait."""
+
+
+class ProxyError(_AnsweredError):
+    """A proxy does not connect to a server."""
 
 
 def _open_tunnel(peer: socket.socket, server: Location, proxy: Proxy, subject: str) -> None:
@@ -281,11 +289,11 @@ def describe_refusal(status: int) -> str:
     return f"the proxy does not allow it (status {status})"
 
 
-class _PlainConnection(urllib3.connection.HTTPConnection):
+class _Connection(urllib3.connection.HTTPConnection):
     guard: Guard
 
     def _new_conn(self) -> socket.socket:
-        return self.guard.connect(self, self._dns_host, plain=True)
+        return self.guard.connect(self, self._dns_host, plain=not isinstance(self, _SecureConnection))
 
     def connect(self) -> None:
         """Connect, and register with the guard."""
@@ -293,25 +301,11 @@ class _PlainConnection(urllib3.connection.HTTPConnection):
         self.guard.keep(self)
 
 
-class _SecureConnection(urllib3.connection.HTTPSConnection):
-    guard: Guard
-
-    def _new_conn(self) -> socket.socket:
-        return self.guard.connect(self, self._dns_host, plain=False)
-
-    def connect(self) -> None:
-        """Connect, and register with the guard."""
-        super().connect()
-        self.guard.keep(self)
-
-
-class _PlainPool(urllib3.HTTPConnectionPool):
-    ConnectionCls = _PlainConnection
+class _SecureConnection(_Connection, urllib3.connection.HTTPSConnection):
+    pass
 
 
 class _SecurePool(urllib3.HTTPSConnectionPool):
-    ConnectionCls = _SecureConnection
-
     def _validate_conn(self, conn: Any) -> None:
         if conn.is_closed:
             conn.connect()
@@ -330,8 +324,8 @@ class GuardedPools(urllib3.PoolManager):
         super().__init__(**options)
         self._context = context
         self.pool_classes_by_scheme = {
-            "http": type("_GuardedPlainPool", (_PlainPool,), {"ConnectionCls": _guarded(_PlainConnection, guard)}),
-            "https": type("GuardedSecurePool", (_SecurePool,), {"ConnectionCls": _guarded(_SecureConnection, guard)}),
+            "http": _guarded(urllib3.HTTPConnectionPool, _Connection, guard),
+            "https": _guarded(_SecurePool, _SecureConnection, guard),
         }
 
     def _new_pool(
@@ -343,22 +337,12 @@ class GuardedPools(urllib3.PoolManager):
         return super()._new_pool(scheme, host, port, options)
 
 
-def _guarded(connection: type, guard: Guard) -> type:
-    return type(connection.__name__, (connection,), {"guard": guard})
+def _guarded(pool: type, connection: type, guard: Guard) -> type:
+    return type(pool.__name__, (pool,), {"ConnectionCls": type(connection.__name__, (connection,), {"guard": guard})})
 
 
 class PlainServerError(BundleError):
     """A server responds to TLS in plain http."""
-
-
-class StatusError(BundleError):
-    """A server answers with an error of its own, or asks to wait."""
-
-    def __init__(self, unreachable: BundleError, status: int) -> None:
-        super().__init__(
-            unreachable.reason, unreachable.problem, place=unreachable.place, retry_after=unreachable.retry_after
-        )
-        self.status = status
 
 
 def translate(

@@ -52,11 +52,15 @@ class Version:
 
 def parse_version(text: str) -> Version | None:
     """Return a version, which may start with v and must have three numbers; None for any other text."""
-    found = _VERSION.fullmatch(text) if len(text) <= _LONGEST else None
+    return _parse(_VERSION, text)
+
+
+def _parse(form: re.Pattern[str], text: str) -> Version | None:
+    found = form.fullmatch(text) if len(text) <= _LONGEST else None
     if not found:
         return None
     major, minor, patch, pre_release = found.groups()
-    return Version(major=int(major), minor=int(minor), patch=int(patch), pre_release=pre_release or "")
+    return Version(major=int(major), minor=int(minor or 0), patch=int(patch or 0), pre_release=pre_release or "")
 
 
 _LOOSE = re.compile(
@@ -76,11 +80,7 @@ def _plain(name: str) -> str:
 
 def parse_loosely(text: str) -> Version | None:
     """Return a version as Helm reads those of an index: it may lack numbers, which are 0, and start with zeros."""
-    found = _LOOSE.fullmatch(text) if len(text) <= _LONGEST else None
-    if not found:
-        return None
-    major, minor, patch, pre_release = found.groups()
-    return Version(major=int(major), minor=int(minor or 0), patch=int(patch or 0), pre_release=pre_release or "")
+    return _parse(_LOOSE, text)
 
 
 _LONGEST_RANGE, _MOST_ALTERNATIVES, _MOST_BOUNDS = 512, 32, 32

@@ -48,7 +48,6 @@ from rukpak.api.v1alpha2.types import (
 from rukpak.controller.apply.crd_upgrade import is_about_upgrade
 from rukpak.controller.apply.order import describe_awaited
 from rukpak.controller.apply.ownership import Disposal, RemovalCause, dispose
-from rukpak.controller.bugs import InternalError
 from rukpak.controller.content.digests import digest_of_json
 from rukpak.controller.content.limits import quote, shorten, visible
 from rukpak.controller.kube.resources import read_kinds
@@ -65,6 +64,7 @@ from rukpak.controller.status.report import (
     short,
     what_strays_are,
 )
+from rukpak.controller.telemetry import InternalError
 
 UPGRADE_WARNING_SECONDS = 3600.0
 """How long a warning about an upgrade of a definition is shown after it: as long as its Event is kept."""

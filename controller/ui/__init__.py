@@ -4,9 +4,8 @@ Nothing is added to the cluster. It needs the extra `ui`.
 
     model            START HERE: what the page shows, as values made of objects; pure
     watching         the watches behind all pages
-    acts             what the page can do: the requests of the verbs of the command line
     guard            who may ask; pure
-    server           the addresses, and the streams to pages
+    server           the addresses, the streams to pages, and what these can do: the requests of the verbs
     static/          the page: JavaScript modules without a framework or a build, and one style sheet
     templates/       the document that loads them
 """

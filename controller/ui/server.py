@@ -1,4 +1,4 @@
-"""The server of the page: a thin edge around the values of model.py and the watches of watching.py.
+"""The server of the page: a thin edge around the values of model.py, the watches of watching.py and the verbs of views.
 
     GET  /                                       the document; with ?token=… first a cookie
     GET  /static/NAME                            its parts
@@ -17,8 +17,11 @@ import contextlib
 import json
 import logging
 import secrets
+import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from http import HTTPStatus
 from importlib.resources import files
 from typing import Any
@@ -40,16 +43,30 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from rukpak.api import names
 from rukpak.api.errors import BundleError
+from rukpak.controller.apply.execute import REVIEWS
 from rukpak.controller.building.revision import Revision
+from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.errors import ApiError
-from rukpak.controller.ui.acts import ACTS, Rights, act
 from rukpak.controller.ui.guard import HEADERS, Guard
-from rukpak.controller.ui.model import write_yaml
+from rukpak.controller.ui.model import seal, write_yaml
 from rukpak.controller.ui.watching import Board
-from rukpak.controller.untrusted import is_object_name
+from rukpak.controller.untrusted import field, is_object_name, text
 from rukpak.controller.views import FailedError, MisuseError
-from rukpak.controller.views.access import Deployments, Manifest, attempt, open_store
+from rukpak.controller.views.access import (
+    PAUSE,
+    RESUME,
+    Choice,
+    Deployments,
+    Manifest,
+    attempt,
+    decide,
+    find_kept,
+    make_request,
+    open_store,
+    pin,
+)
 from rukpak.controller.views.comparison import write
 from rukpak.controller.views.dry_run import Reviewed, compare, compare_two
 
@@ -63,6 +80,8 @@ BEAT_SECONDS = 2.0
 BODY_BYTES = 64 << 10
 GRACE_SECONDS = 1
 """For what is being answered when the server ends; streams would never."""
+RIGHT_SECONDS = 30.0
+"""How long an answer about rights is kept."""
 _PAGES = Environment(loader=PackageLoader(PACKAGE), autoescape=True, undefined=StrictUndefined)
 
 
@@ -286,7 +305,7 @@ async def _act(site: Site, request: Request) -> Response:
     if verb not in ACTS:
         return _fail(HTTPStatus.NOT_FOUND, f'there is no act "{verb}"')
     given = await _read_body(request)
-    await run_in_threadpool(act, site.board.client, name, verb, given)
+    await run_in_threadpool(ACTS[verb], Deployments(site.board.client), name, given)
     log.info("act", extra={"verb": verb, "BundleDeployment": name})
     return JSONResponse({})
 
@@ -306,6 +325,92 @@ async def _read_body(request: Request) -> Mapping[str, Any]:
         if isinstance(value, dict):
             return value
     raise MisuseError("the request is not a JSON object")
+
+
+def _merge(make: Callable[[], Mapping[str, Any]]) -> _Act:
+    def _change(deployments: Deployments, name: str, _given: Mapping[str, Any]) -> None:
+        if deployments.change(name, make()) is None:
+            raise FailedError(f'BundleDeployment "{name}" not found')
+
+    return _change
+
+
+def _decide(verb: str) -> _Act:
+    def _send(deployments: Deployments, name: str, given: Mapping[str, Any]) -> None:
+        deployment = deployments.read(name)[1]
+        pending = deployment.status.pending
+        if pending is None or text(given, "revision") != pending.revision or text(given, "shown") != seal(deployment):
+            raise FailedError("what waits for approval has changed meanwhile; look at it again")
+        decide(verb, deployments, Choice(deployment, pending.revision), lambda: _choose(deployments, name))
+
+    return _send
+
+
+def _choose(deployments: Deployments, name: str) -> Choice:
+    deployment = deployments.read(name)[1]
+    if deployment.status.pending is None:
+        raise FailedError(f"{name}: no revision waits for approval")
+    return Choice(deployment, deployment.status.pending.revision)
+
+
+def _roll_back(deployments: Deployments, name: str, given: Mapping[str, Any]) -> None:
+    deployment, revision = deployments.read(name)[1], text(given, "revision")
+    found = find_kept(deployment.status, revision) if revision else ""
+    if not found:
+        raise FailedError(f"{name}: this revision is not kept any more")
+    pin(deployments, deployment, found)
+
+
+def _undo(deployments: Deployments, name: str, _given: Mapping[str, Any]) -> None:
+    pin(deployments, deployments.read(name)[1], None)
+
+
+_Act = Callable[[Deployments, str, Mapping[str, Any]], None]
+ACTS: Mapping[str, _Act] = {
+    "pause": _merge(lambda: PAUSE),
+    "resume": _merge(lambda: RESUME),
+    "reconcile": _merge(lambda: make_request(datetime.now(UTC).isoformat(timespec="microseconds"))),
+    "approve": _decide("approve"),
+    "deny": _decide("deny"),
+    "rollback": _roll_back,
+    "undo": _undo,
+}
+"""By name; `undo` is `rollback --undo`."""
+
+
+class Rights:
+    """Whether the user may change a BundleDeployment, as the API server says. Thread-safe.
+
+    Args:
+        client: with the rights of the user.
+        clock: in seconds.
+    """
+
+    def __init__(self, client: Client, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client, self._clock = client, clock
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[float, bool]] = {}
+
+    def may_change(self, name: str) -> bool:
+        """Return whether an act may be offered; not if that cannot be found out."""
+        with self._lock:
+            at, answer = self._known.get(name, (0.0, False))
+            if name not in self._known or self._clock() - at > RIGHT_SECONDS:
+                answer = self._ask(name)
+                self._known[name] = (self._clock(), answer)
+            return answer
+
+    def _ask(self, name: str) -> bool:
+        about = {"group": names.GROUP, "resource": names.PLURAL, "verb": "patch", "name": name}
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": about},
+        }
+        try:
+            return field(self._client.create(REVIEWS, review).value, "status", "allowed") is True
+        except ApiError:
+            return False
 
 
 def new_key() -> bytes:

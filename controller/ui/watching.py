@@ -13,7 +13,7 @@ import marshal
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -113,7 +113,8 @@ class Board:
         self.is_listed = False
         """Whether all BundleDeployments are known, even if the cluster has gone since."""
         self._rows: dict[str, tuple[int, str]] = {}
-        self._version = 0
+        self.version = 0
+        """Version of the rows; grows with each change."""
         self._views: dict[str, View] = {}
         self._reached = ""
         """When the cluster was known to answer last; empty: never."""
@@ -159,16 +160,11 @@ class Board:
         value = self.find(name)
         text = to_json(make_row(value)) if value else ""
         with self._lock:
-            self._version += 1
+            self.version += 1
             if text:
-                self._rows[name] = (self._version, text)
+                self._rows[name] = (self.version, text)
             else:
                 self._rows.pop(name, None)
-
-    @property
-    def version(self) -> int:
-        """Version of the rows; grows with each change."""
-        return self._version
 
     def rows(self) -> dict[str, tuple[int, str]]:
         """Return the version and the JSON of each row, by name."""
@@ -235,7 +231,8 @@ class View:
             on_change=self._note_change,
         )
         self._noting = threading.Lock()  # all watches do; the other lock is held while `read` waits
-        self._version = 1
+        self.version = 1
+        """Version of what `read` returns; grows with each change."""
         self._made: tuple[int, str] = (0, "")
         self._store: tuple[str, float, FindDrift | None] = ("", 0.0, None)
         self._drift: dict[str, tuple[str, str]] = {}
@@ -254,15 +251,10 @@ class View:
     def note(self) -> None:
         """Note that something has changed."""
         with self._noting:
-            self._version += 1
+            self.version += 1
 
     def _note_change(self, _old: object, _new: object) -> None:
         self.note()
-
-    @property
-    def version(self) -> int:
-        """Version of what `read` returns; grows with each change."""
-        return self._version
 
     def read(self) -> str:
         """Return what the page shows as JSON, equal until the version grows; `null` if it does not exist.
@@ -270,7 +262,7 @@ class View:
         May wait for the API server.
         """
         with self._lock:
-            version, text = self._version, self._made[1]
+            version, text = self.version, self._made[1]
             if self._made[0] != version:
                 text = self._make()
                 self._made = (version, text)
@@ -295,7 +287,8 @@ class View:
     def _make_nodes(self, deployment: BundleDeployment, notes: list[str]) -> list[Node]:
         self._watch_own(deployment, notes)
         records = {each.uid: each for each in self._records()}
-        self._watch_owned(records.values())
+        for namespace, resource in find_owned_resources(each.outline.key for each in records.values()):
+            self._watch(namespace, resource, "")
         records |= {each.uid: each for each in self._records()}
         digest, find = self._read_store(deployment, notes)
         notes += [
@@ -325,10 +318,6 @@ class View:
                 notes.append(f"{kind}: the cluster does not serve this kind")
         for resource in dict.fromkeys(resources):
             self._watch("", resource, selector)
-
-    def _watch_owned(self, records: Iterable[_Object]) -> None:
-        for namespace, resource in find_owned_resources(each.outline.key for each in records):
-            self._watch(namespace, resource, "")
 
     def _watch(self, namespace: str, resource: Resource, selector: str) -> None:
         if self._stopping.is_set() or (namespace, resource) in self._objects:

@@ -1,7 +1,7 @@
 """BundleDeployments, other objects and stored revisions, as the user who asks may read and change them.
 
 A decision carries the resourceVersion of what was shown, so that what has changed meanwhile is neither approved nor
-denied. Not here: the questions before it, and what it leads to (cli/changes.py, ui/acts.py).
+denied. Not here: the questions before it, and what it leads to (cli/changes.py, ui/server.py).
 """
 
 from __future__ import annotations

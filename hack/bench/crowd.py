@@ -44,8 +44,7 @@ from rukpak.controller.building.revision import Revision, pack, pack_terms, unpa
 from rukpak.controller.content.digests import digest_of
 from rukpak.controller.formats.applicable import revision_digest
 from rukpak.controller.observe.records import project
-from rukpak.controller.playground.processes import free_ports
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import free_ports, wait_for
 from rukpak.controller.revisions.store import secret_name
 from rukpak.controller.status.report import short
 

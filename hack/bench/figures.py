@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rukpak.controller.playground.settings import read_settings
+from rukpak.controller.playground.programs import read_settings
 
 
 def describe_machine() -> dict[str, str]:

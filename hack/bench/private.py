@@ -25,7 +25,7 @@ from hack.bench.workloads import Manifest
 from hack.control_plane.builds import BUILDS
 from rukpak.controller.playground.binaries import Binaries, MissingError
 from rukpak.controller.playground.cluster import Registry
-from rukpak.controller.playground.settings import read_settings
+from rukpak.controller.playground.programs import read_settings
 from tests.support.private_sources import PASSWORD, USER, Authority, GuardedRegistry, password_auth
 
 HERE = Path(__file__).parent

@@ -15,10 +15,8 @@ from hack.control_plane.builds import BUILDS
 from rukpak.controller.kube.client import Client, connect
 from rukpak.controller.playground.binaries import Binaries
 from rukpak.controller.playground.cluster import ControlPlane, Registry, make_control_plane
-from rukpak.controller.playground.processes import Process, make_owned_folder, running_process, take_away
-from rukpak.controller.playground.programs import CONTROL_PLANE
-from rukpak.controller.playground.settings import read_settings
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import Process, make_owned_folder, running_process, take_away, wait_for
+from rukpak.controller.playground.programs import CONTROL_PLANE, read_settings
 from tests.support.registry import RegistryClient
 
 ROOT = Path(__file__).parents[2]

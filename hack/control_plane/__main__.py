@@ -14,8 +14,7 @@ from hack.control_plane.nodes import NodeError, NodePlane, find_node, install_ne
 from rukpak.controller.playground.binaries import Binaries, MissingError
 from rukpak.controller.playground.cluster import STATE, Registry, load_control_plane, make_control_plane
 from rukpak.controller.playground.processes import take_away
-from rukpak.controller.playground.programs import CONTROL_PLANE, NODE, PROGRAMS
-from rukpak.controller.playground.settings import Settings, read_settings
+from rukpak.controller.playground.programs import CONTROL_PLANE, NODE, PROGRAMS, Settings, read_settings
 
 DEFAULT_NAME = "rukpak"
 

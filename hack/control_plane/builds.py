@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rukpak.controller.playground.binaries import Build, BuildError, Tell
-from rukpak.controller.playground.programs import CONTROL_PLANE, NODE
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import CONTROL_PLANE, NODE, Settings
 from rukpak.controller.processes.memory_limit import find_limit
 
 TELL_SECONDS = 15.0

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hack.control_plane.builds import SOURCES, Module, build_module
 from rukpak.controller.playground.binaries import BuildError, Cache, MissingError, tell_person
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import Settings
 
 TINY = "localhost/tiny:1"
 PAUSE = "localhost/pause:1"

@@ -20,9 +20,8 @@ from hack.control_plane.images import PAUSE
 from hack.control_plane.packages import install_packages
 from rukpak.controller.playground.cluster import make_control_plane
 from rukpak.controller.playground.components import is_ready
-from rukpak.controller.playground.processes import Process, record_control_groups, running_process
+from rukpak.controller.playground.processes import Process, record_control_groups, running_process, wait_for
 from rukpak.controller.playground.programs import CONTROL_PLANE
-from rukpak.controller.playground.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTAINERD = "RUKPAK_CONTAINERD"

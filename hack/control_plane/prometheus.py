@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rukpak.controller.playground.processes import Process, free_ports
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import Process, free_ports, wait_for
 
 PROMETHEUS_SECONDS = 150.0
 PROMETHEUS_CONFIGURATION = """\

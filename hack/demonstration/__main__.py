@@ -13,8 +13,8 @@ from hack.demonstration import page
 from hack.demonstration.shell import CommandError, Shell
 from hack.demonstration.stage import DEFINITION, NAMESPACE, PLUGIN, OwnStage, RefusedError, Stage, UserStage
 from rukpak.controller.playground.binaries import MissingError
-from rukpak.controller.playground.settings import read_settings
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import wait_for
+from rukpak.controller.playground.programs import read_settings
 from tests.support.private_sources import PASSWORD, USER, PrivateSources
 
 NAME = "demo"

@@ -26,8 +26,7 @@ from rukpak.controller.playground.processes import (
     take_away,
     write_note,
 )
-from rukpak.controller.playground.programs import CONTROL_PLANE, NODE
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import CONTROL_PLANE, NODE, Settings
 from rukpak.controller.processes.programs import Mechanisms
 from tests.support.private_sources import PrivateSources, serve_private_sources
 from tests.support.registry import LocalRegistry

@@ -19,7 +19,7 @@ from hack.fuzzing.corpus import keep, kept_inputs
 from hack.fuzzing.findings import Findings, draw_until
 from hack.fuzzing.table import TARGETS
 from hack.fuzzing.target import Target
-from rukpak.controller.playground.settings import read_settings
+from rukpak.controller.playground.programs import read_settings
 
 _COUNTED = re.compile(r"^#(\d+)\s.*cov: (\d+)", re.MULTILINE)
 _FOUND = re.compile(r"kept as .*/found-", re.MULTILINE)

@@ -24,7 +24,7 @@ from pathlib import Path
 from hack.control_plane.builds import BUILDS
 from hack.control_plane.packages import install_packages
 from rukpak.controller.playground.binaries import Binaries, Cache, MissingError, tell_person
-from rukpak.controller.playground.settings import Settings, read_settings
+from rukpak.controller.playground.programs import Settings, read_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "localhost/rukpak:built"

@@ -16,10 +16,8 @@ from hack.demonstration.picture import TRANSCRIPT as PICTURED
 from hack.demonstration.picture import excerpt
 from rukpak.controller.playground.binaries import Binaries
 from rukpak.controller.playground.cluster import Cluster
-from rukpak.controller.playground.processes import take_away
-from rukpak.controller.playground.programs import CONTROL_PLANE
-from rukpak.controller.playground.settings import Settings
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import take_away, wait_for
+from rukpak.controller.playground.programs import CONTROL_PLANE, Settings
 from tests.support.browser import find_program
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from rukpak.controller.playground.binaries import Binaries
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import ROOT, World, config_map
 from tests.support.charts import files_of
 from tests.support.instructions import Step, list_commands, pattern_of, read_steps, run, run_at_terminal, steps_of

@@ -10,7 +10,7 @@ import pytest
 
 from rukpak.controller.playground.binaries import Binaries
 from rukpak.controller.playground.cluster import Cluster
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import DEPLOYMENTS, Deployed, Manifest, World, new_world
 from tests.support.git_servers import GitRepository
 from tests.support.private_sources import BASIC, FORGE, PrivateSources, secret_manifest, serve_private_sources

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rukpak.controller.playground.cluster import Cluster, ControlPlane
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import ROOT, World, new_world
 from tests.support.mortal import Severing, new_mortal_world
 from tests.support.packages import Environment, Install, build_wheel, make_environment

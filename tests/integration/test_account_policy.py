@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rukpak.controller.playground.cluster import ControlPlane
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import config_map, exists, new_world
 from tests.support.registry import LocalRegistry
 from tests.support.tenants import ACCOUNT, CONFIG_MAPS, deploy, tenant, user_of, written_as

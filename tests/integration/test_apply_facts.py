@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from rukpak.controller.playground.cluster import Cluster
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import wait_for
 from tests.support.bundles import SECONDS, Manifest, config_map, definition
 from tests.support.inside import ApiError, covers, entry_hash, entry_of
 from tests.support.objects import (

@@ -12,7 +12,7 @@ from urllib.request import urlopen
 import pytest
 
 from rukpak.controller.playground.cluster import ControlPlane
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import ROOT, World, config_map, new_world
 from tests.support.controller import Controller
 from tests.support.registry import LocalRegistry

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rukpak.controller.playground.cluster import Cluster
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import Settings
 from tests.support.buggy import PASS, PROGRAM, RENDERING
 from tests.support.bundles import Manifest, World, config_map, image, new_world
 from tests.support.controller import Controller

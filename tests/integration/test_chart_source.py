@@ -17,7 +17,7 @@ import pytest
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Access, Credentials
 from rukpak.controller.playground.cluster import ControlPlane
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import Deployed, World, new_name, new_world
 from tests.support.charts import (
     CHART,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import wait_for
 from tests.support.bundles import Deployed, World, config_map, new_name
 from tests.support.charts import pack
 from tests.support.controller import Rukpak, command

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from rukpak.controller.playground.cluster import Cluster, ControlPlane, KubectlError, load_control_plane
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import wait_for
 from tests.support.registry import INDEX, MANIFEST, LocalRegistry
 
 ROOT = Path(__file__).parents[2]

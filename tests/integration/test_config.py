@@ -16,8 +16,8 @@ import pytest
 
 from rukpak.api import names
 from rukpak.controller.playground.cluster import ControlPlane
-from rukpak.controller.playground.settings import Settings
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import wait_for
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import ROOT, Deployed, Manifest, World, config_map, definition, exists
 from tests.support.inside import read_documents
 from tests.support.installations import (

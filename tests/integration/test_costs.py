@@ -22,7 +22,7 @@ from rukpak.api import names
 from rukpak.controller.playground.binaries import Binaries
 from rukpak.controller.playground.cluster import ControlPlane
 from rukpak.controller.playground.processes import running_process
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import DEPLOYMENTS, ROOT, Deployed, Manifest, World, config_map, image, new_name, new_world
 from tests.support.objects import deployment
 from tests.support.private_sources import PrivateSources, secret_manifest, serve_private_sources

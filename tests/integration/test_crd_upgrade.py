@@ -13,8 +13,7 @@ import pytest
 from hack.bench.rows import read_usage
 from rukpak.api import names
 from rukpak.controller.playground.cluster import Cluster
-from rukpak.controller.playground.processes import running_process
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import running_process, wait_for
 from tests.support.bundles import SECONDS, Deployed, World, config_map, exists, image, is_answered, new_name
 from tests.support.definitions import CASES as FITTING
 from tests.support.definitions import Manifest, definition, schema, version

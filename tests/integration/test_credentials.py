@@ -23,7 +23,7 @@ import trustme
 
 from rukpak.controller.playground.binaries import Binaries
 from rukpak.controller.playground.cluster import Cluster
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import Deployed, Manifest, World, config_map, definition, exists, new_name, new_world
 from tests.support.controller import Controller
 from tests.support.git_servers import GitHttpServer, GitRepository, serve_ssh

@@ -10,7 +10,7 @@ import pytest
 
 from rukpak.api import names
 from rukpak.controller.playground.cluster import Cluster
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import (
     STORE,
     Deployed,

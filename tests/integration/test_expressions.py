@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rukpak.controller.playground.cluster import ControlPlane
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import Manifest, World, config_map, image, new_name, new_world
 from tests.support.inside import ApiError
 from tests.support.registry import LocalRegistry

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rukpak.controller.playground import waiting
+from rukpak.controller.playground import processes
 from rukpak.controller.playground.cluster import Cluster, ControlPlane
 from tests.support.inside import Context, State, StorageClassInfo, Verdict, assess, explain, explain_namespace
 
@@ -62,7 +62,7 @@ def wait_for(cluster: Cluster, query: tuple[str, ...], state: State, reason: str
         verdict = judge()
         return verdict if (verdict.state, verdict.reason) == (state, reason) else None
 
-    return waiting.wait_for(judged_so, SECONDS, lambda: f"{reason} of {query}: {judge()}")
+    return processes.wait_for(judged_so, SECONDS, lambda: f"{reason} of {query}: {judge()}")
 
 
 def deployment(cluster: Cluster, namespace: str, **spec: Any) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rukpak.controller.playground.cluster import ControlPlane
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import Deployed, Manifest, World, config_map, new_name
 from tests.support.controller import command
 from tests.support.mortal import new_mortal_world

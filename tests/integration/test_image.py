@@ -23,9 +23,8 @@ import pytest
 
 from hack.image import assemble
 from rukpak.controller.playground.cluster import ControlPlane
-from rukpak.controller.playground.processes import make_owned_folder, take_away
-from rukpak.controller.playground.settings import Settings
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import make_owned_folder, take_away, wait_for
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import DEPLOYMENTS, ROOT, SECONDS, Manifest, World, config_map, is_answered, new_name
 from tests.support.charts import chart_of, write
 from tests.support.controller import Controller

@@ -279,8 +279,8 @@ def test_a_list_comes_in_pages_as_metadata_and_by_label(client: Client, namespac
     even = list(client.list(path, metadata=True, label_selector="even=True", limit=2))
     assert [item["metadata"]["name"] for item in even] == ["a0", "a2", "a4"]
     assert not any("data" in item for item in even)
-    items, more = client.list_page(path, metadata=False, label_selector="even", limit=2)
-    assert (len(items), more, items[0]["data"]) == (2, True, {"x": "1"})
+    page = next(client.pages(path, metadata=False, label_selector="even", limit=2))
+    assert (len(page.items), page.more, page.items[0]["data"]) == (2, True, {"x": "1"})
 
 
 def test_a_server_that_is_not_there_is_told_without_its_port(cluster: Cluster, tmp_path: Path) -> None:

@@ -18,9 +18,8 @@ from pathlib import Path
 import pytest
 
 from rukpak.controller.playground.cluster import ControlPlane
-from rukpak.controller.playground.processes import make_owned_folder, take_away
-from rukpak.controller.playground.settings import Settings
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import make_owned_folder, take_away, wait_for
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import LEASES, Deployed, Manifest, World, config_map, definition, new_name, new_world
 from tests.support.controller import Controller
 from tests.support.inside import Reflector, Trace, make_trace

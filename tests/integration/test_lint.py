@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from rukpak.controller.playground.cluster import Cluster
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import wait_for
 from tests.support.inside import ApiError, connect, find_problems
 from tests.support.wrong_objects import DEFINITION, GOOD, SHELF, SHELVES, WRONG, Wrong, changed
 

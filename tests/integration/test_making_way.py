@@ -14,8 +14,8 @@ import pytest
 
 from rukpak.api import names
 from rukpak.controller.playground.cluster import Cluster
-from rukpak.controller.playground.settings import Settings
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import wait_for
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import Deployed, Manifest, World, config_map, definition, image, new_name, new_world
 from tests.support.controller import Controller, command
 from tests.support.hurried import hurry

@@ -18,7 +18,7 @@ import pytest
 
 from rukpak.controller.playground.binaries import Binaries
 from rukpak.controller.playground.cluster import Cluster, ControlPlane
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import ROOT, Deployed, Manifest, World, config_map, definition, new_world
 from tests.support.instructions import Step, run
 from tests.support.objects import deployment, labelled, make, namespace

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rukpak.controller.playground.cluster import Cluster
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import config_map, new_name, new_world
 from tests.support.packages import Environment, Install
 from tests.support.registry import LocalRegistry

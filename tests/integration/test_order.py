@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rukpak.controller.playground.cluster import Cluster
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import Deployed, Manifest, World, config_map, definition, exists, new_name, new_world
 from tests.support.objects import (
     NOBODY,

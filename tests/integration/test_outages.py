@@ -20,8 +20,7 @@ import pytest
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.playground.cluster import ControlPlane
 from rukpak.controller.playground.components import read_token
-from rukpak.controller.playground.processes import Process
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import Process, wait_for
 from tests.support.bundles import SECONDS, Manifest, config_map
 from tests.support.inside import ApiError, ApplyFailure, Client, Response, User, classify, connect, key_of
 from tests.support.objects import labelled, make
@@ -214,7 +213,7 @@ def small_etcd(fresh_cluster: ControlPlane) -> Iterator[ControlPlane]:
 
 
 def ask_etcd(cluster: ControlPlane, path: str, body: Manifest) -> Manifest:
-    request = urllib.request.Request(f"{cluster._etcd_address}/v3/{path}", data=json.dumps(body).encode())
+    request = urllib.request.Request(f"{cluster.etcd}/v3/{path}", data=json.dumps(body).encode())
     with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request) as answer:
         value: Manifest = json.load(answer)
         return value

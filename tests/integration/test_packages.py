@@ -11,8 +11,8 @@ import pytest
 from hack.packaging.manifests import Manifest, render
 from rukpak.api import names
 from rukpak.controller.playground.cluster import ControlPlane, KubectlError
-from rukpak.controller.playground.settings import Settings
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import wait_for
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import ROOT, World, config_map, image
 from tests.support.installations import CONFIG, NAMESPACE, container_of, kustomize, run_installed
 from tests.support.other_programs import CHART, helm

@@ -13,8 +13,7 @@ import pytest
 
 from rukpak.controller.playground.binaries import Binaries
 from rukpak.controller.playground.processes import kill_noted, take_away
-from rukpak.controller.playground.programs import CONTROL_PLANE
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import CONTROL_PLANE, Settings
 
 pytestmark = [pytest.mark.own_cluster, pytest.mark.timeout(300), pytest.mark.long]
 Run = Callable[[str], "subprocess.CompletedProcess[str]"]

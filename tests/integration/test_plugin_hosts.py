@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from rukpak.controller.playground.cluster import ControlPlane
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import ROOT, Deployed, Manifest, World, exists, image, new_name, new_world
 from tests.support.controller import Controller
 from tests.support.git_servers import GitHttpServer, GitRepository

@@ -10,7 +10,7 @@ import pytest
 
 from rukpak.controller.playground.binaries import Binaries
 from rukpak.controller.playground.cluster import Cluster
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import ROOT, World, image, new_world
 from tests.support.controller import Controller
 from tests.support.other_programs import obtain_kustomize

@@ -10,7 +10,7 @@ import pytest
 
 from rukpak.api import names
 from rukpak.controller.playground.cluster import ControlPlane, KubectlError
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import World, config_map, image, new_world
 from tests.support.objects import deployment, secret
 from tests.support.registry import LocalRegistry

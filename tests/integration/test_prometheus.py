@@ -23,9 +23,8 @@ import yaml
 from hack.control_plane.prometheus import Prometheus
 from rukpak.api.names import GROUP, PLURAL
 from rukpak.controller.playground.cluster import ControlPlane
-from rukpak.controller.playground.processes import free_ports, make_owned_folder, take_away
-from rukpak.controller.playground.settings import Settings
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import free_ports, make_owned_folder, take_away, wait_for
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import ROOT, Deployed, World, config_map, image, new_name, new_world
 from tests.support.charts import repository_of
 from tests.support.controller import Controller

@@ -7,7 +7,7 @@ from http import HTTPStatus
 import pytest
 
 from rukpak.api import names
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import wait_for
 from tests.support.bundles import Deployed, Manifest, World, config_map, definition, exists, image, new_name
 from tests.support.inside import ApiError
 from tests.support.objects import claim, custom, deployment, is_released, labelled, namespace, read

@@ -12,7 +12,7 @@ import pytest
 import trustme
 
 from rukpak.controller.playground.cluster import Cluster
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import ROOT, World, exists, new_world
 from tests.support.registry import Files, LocalRegistry
 

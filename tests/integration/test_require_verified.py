@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rukpak.controller.playground.cluster import ControlPlane
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import World, bundle_of, config_map, image, new_world
 from tests.support.cosigned import PrivateKey, make_key, pem_of, signed_bundle, store_bundle
 from tests.support.faulty_registry import FaultyRegistry

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import pytest
 
 from rukpak.controller.playground.cluster import ControlPlane
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import Deployed, World, config_map, exists, image, new_name, new_world
 from tests.support.controller import Controller
 from tests.support.registry import LocalRegistry

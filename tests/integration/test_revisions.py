@@ -15,7 +15,7 @@ import pytest
 from rukpak.api import names
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import wait_for
 from tests.support.bundles import DEPLOYMENTS, ROOT, SECONDS, delete_namespace, is_answered
 from tests.support.deployments import make_secrets
 from tests.support.inside import (

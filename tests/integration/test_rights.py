@@ -15,7 +15,7 @@ import pytest
 
 from rukpak.api import names
 from rukpak.controller.playground.cluster import ControlPlane
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import Manifest, World, config_map, definition, exists, image, new_name, new_world
 from tests.support.controller import command
 from tests.support.golden_permissions import BUNDLES, read_bundle

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from rukpak.controller.playground.cluster import ControlPlane
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import (
     Deployed,
     Manifest,

@@ -17,9 +17,8 @@ from pathlib import Path
 import pytest
 
 from rukpak.controller.playground.cluster import ControlPlane
-from rukpak.controller.playground.processes import make_owned_folder, take_away
-from rukpak.controller.playground.settings import Settings
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import make_owned_folder, take_away, wait_for
+from rukpak.controller.playground.programs import Settings
 from tests.integration.test_leader import probe
 from tests.support.bundles import ROOT, World, config_map, new_world
 from tests.support.controller import Controller

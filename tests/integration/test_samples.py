@@ -11,7 +11,7 @@ import pytest
 
 from rukpak.controller.playground.binaries import Binaries
 from rukpak.controller.playground.cluster import ControlPlane
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import ROOT, Deployed, Manifest, World, bundle_of, config_map, new_world
 from tests.support.charts import chart_of, repository_of
 from tests.support.charts import pack as pack_chart

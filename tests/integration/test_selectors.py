@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import wait_for
 from tests.support.bundles import Manifest, World, config_map, definition, is_answered, new_name
 from tests.support.objects import custom, deployment, labelled, remove
 

@@ -12,7 +12,7 @@ import pytest
 from rukpak.api import names
 from rukpak.controller.playground.binaries import Binaries
 from rukpak.controller.playground.cluster import ControlPlane
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import Deployed, Manifest, World, config_map, exists, new_name, new_world
 from tests.support.inside import read_documents
 from tests.support.objects import claim, labelled

@@ -19,9 +19,8 @@ import pytest
 
 from rukpak.api import names
 from rukpak.controller.playground.cluster import ControlPlane
-from rukpak.controller.playground.processes import make_owned_folder, take_away
-from rukpak.controller.playground.settings import Settings
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import make_owned_folder, take_away, wait_for
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import (
     DEPLOYMENTS,
     Deployed,

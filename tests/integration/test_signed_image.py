@@ -24,9 +24,8 @@ import pytest
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Access, Signer, Trusted
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.playground.processes import Process, free_ports
-from rukpak.controller.playground.settings import Settings, read_settings
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import Process, free_ports, wait_for
+from rukpak.controller.playground.programs import Settings, read_settings
 from tests.support.bundles import Deployed, World, bundle_of, config_map, new_name
 from tests.support.cosigned import make_key, pem_of, signed_bundle, store_bundle
 from tests.support.faulty_registry import Faults, FaultyRegistry

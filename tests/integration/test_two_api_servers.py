@@ -12,9 +12,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from rukpak.controller.playground.cluster import ControlPlane
-from rukpak.controller.playground.processes import Process, free_ports, make_owned_folder, take_away
-from rukpak.controller.playground.settings import Settings
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import Process, free_ports, make_owned_folder, take_away, wait_for
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import SECONDS, Manifest, World, config_map, definition, exists, image, new_name, new_world
 from tests.support.inside import ApiError, Client, User, connect
 from tests.support.objects import custom, labelled, make, read

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import wait_for
 from tests.support.browser import find_violations, launch, opened
 from tests.support.fake_api import Fault
 from tests.support.inside import announce

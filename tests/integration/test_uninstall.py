@@ -9,7 +9,7 @@ import pytest
 
 from rukpak.api.v1alpha2.schema import crd
 from rukpak.controller.playground.cluster import ControlPlane
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import DEPLOYMENTS, Manifest, World, config_map, exists, new_name, new_world
 from tests.support.controller import command
 from tests.support.objects import cluster_definition, custom, read, secret

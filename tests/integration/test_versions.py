@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from rukpak.controller.playground.cluster import ControlPlane
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import Deployed, World, bundle_of, config_map, new_name, new_world
 from tests.support.charts import RANGES, VERSIONS, pack
 from tests.support.git_servers import GitHttpServer, GitRepository

@@ -17,7 +17,7 @@ import pytest
 
 from rukpak.controller.playground.cluster import ControlPlane
 from rukpak.controller.playground.processes import make_owned_folder, take_away
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import World, config_map, image, new_world
 from tests.support.controller import Controller
 from tests.support.processes import YEAR, SetClock

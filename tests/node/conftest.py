@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from rukpak.controller.playground.cluster import ControlPlane
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import World, new_world
 from tests.support.registry import LocalRegistry
 

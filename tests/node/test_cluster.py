@@ -12,9 +12,8 @@ import pytest
 
 from hack.control_plane.nodes import CONTROL_GROUPS, install_needs
 from rukpak.controller.playground.binaries import MissingError
-from rukpak.controller.playground.processes import kill_noted, running_process, take_away
-from rukpak.controller.playground.settings import Settings
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import kill_noted, running_process, take_away, wait_for
+from rukpak.controller.playground.programs import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 

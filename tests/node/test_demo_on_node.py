@@ -10,7 +10,7 @@ import pytest
 
 from hack.control_plane.nodes import install_needs
 from rukpak.controller.playground.binaries import MissingError
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 

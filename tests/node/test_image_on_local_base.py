@@ -24,8 +24,8 @@ from hack.control_plane.nodes import Node, NodeError, find_node
 from hack.image.build import NAME, obtain_image
 from rukpak.controller.playground.binaries import MissingError
 from rukpak.controller.playground.cluster import ControlPlane, KubectlError
-from rukpak.controller.playground.settings import Settings
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import wait_for
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import ROOT, Deployed, Manifest, bundle_of, new_name
 from tests.support.charts import chart_of, entry_of, files_of, index_of, pack, packaged_helm
 from tests.support.controller import Rukpak, command

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from rukpak.controller.playground.cluster import ControlPlane
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import wait_for
 from tests.support.bundles import Deployed, Manifest, World, image
 from tests.support.objects import claim, make
 from tests.support.running import (

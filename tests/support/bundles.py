@@ -17,8 +17,7 @@ from typing import Any, TypeVar, cast
 
 from rukpak.api import names
 from rukpak.controller.playground.cluster import Cluster, ControlPlane
-from rukpak.controller.playground.processes import make_owned_folder, take_away
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import make_owned_folder, take_away, wait_for
 from tests.support.controller import Controller
 from tests.support.inside import ApiError, Client, connect, read_documents
 from tests.support.registry import Files, RegistryClient

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from rukpak.controller.cli.parser import Parser
-from rukpak.controller.playground.processes import Process
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import Process, wait_for
 from rukpak.controller.settings import Settings, add_options
 from tests.support import forking
 from tests.support.forking import ForkedProcess

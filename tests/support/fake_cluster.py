@@ -12,7 +12,8 @@ from __future__ import annotations
 import json
 import marshal
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from types import SimpleNamespace
@@ -167,7 +168,7 @@ class FakeCluster:
         field, _, value = field_selector.partition("=")
         return (each for each in self._select(path, label_selector) if each.get(field, "") == value)
 
-    def list_page(
+    def pages(
         self,
         path: str,
         *,
@@ -176,15 +177,10 @@ class FakeCluster:
         field_selector: str = "",
         limit: int = 500,
         max_bytes: int | None = None,
-    ) -> tuple[list[dict[str, Any]], bool]:  # type: ignore[valid-type]  # `list` is a method here
-        self._note(f"LIST {path}")
+    ) -> Iterator[Page]:
         steps, _, value = field_selector.partition("=")
         selected = self._select(path, label_selector)
         found = [each for each in selected if not steps or untrusted.field(each, *steps.split(".")) == value]
-        return found[:limit], len(found) > limit
-
-    def pages(self, path: str, *, limit: int = 500) -> Iterator[Page]:
-        found = self._select(path, "")
         for start in range(0, max(len(found), 1), limit):
             self._note(f"LIST {path}")
             yield Page(found[start : start + limit], str(self._version), start + limit < len(found))
@@ -337,13 +333,27 @@ class _Acting:
     def __init__(self, cluster: FakeCluster, user: User) -> None:
         self._cluster, self._user = cluster, user
 
+    @contextmanager
+    def _acting(self) -> Iterator[None]:
+        self._cluster._actor.name = self._user.name
+        try:
+            yield
+        finally:
+            self._cluster._actor.name = ""
+
+    def _each(self, pages: Generator[Page]) -> Iterator[Page]:
+        while True:
+            with self._acting():
+                page = next(pages, None)
+            if page is None:
+                return
+            yield page
+
     def __getattr__(self, name: str) -> Any:
         def send(*args: Any, **options: Any) -> Any:
-            self._cluster._actor.name = self._user.name
-            try:
-                return getattr(self._cluster, name)(*args, **options)
-            finally:
-                self._cluster._actor.name = ""
+            with self._acting():
+                found = getattr(self._cluster, name)(*args, **options)
+            return self._each(found) if isinstance(found, Generator) else found
 
         return send
 

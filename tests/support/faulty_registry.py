@@ -20,7 +20,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any, Self
 from urllib.parse import parse_qsl, urlsplit
 
-from rukpak.controller.content import zstd
+from tests.support import zstd
 from tests.support.archives import tarball
 from tests.support.web_servers import QuietServer
 

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rukpak.controller.playground.cluster import ControlPlane
-from rukpak.controller.playground.processes import make_owned_folder, take_away
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import make_owned_folder, take_away, wait_for
 from tests.support.bundles import DEPLOYMENTS, ROOT, SECONDS, Manifest, World, is_answered
 from tests.support.controller import Controller
 from tests.support.inside import connect, read_documents

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rukpak.controller.playground.cluster import ControlPlane
-from rukpak.controller.playground.processes import make_owned_folder, take_away
-from rukpak.controller.playground.settings import Settings
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import make_owned_folder, take_away, wait_for
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import DEPLOYMENTS, SECONDS, World, apply_definition, is_answered
 from tests.support.controller import Controller
 from tests.support.inside import connect

@@ -20,8 +20,7 @@ from typing import Any
 
 from hack.control_plane.builds import ENVIRONMENT, FLAGS
 from rukpak.controller.playground.binaries import Cache, Tell, version_of
-from rukpak.controller.playground.programs import parse_version
-from rukpak.controller.playground.settings import Settings, read_settings
+from rukpak.controller.playground.programs import Settings, parse_version, read_settings
 from tests.support.bundles import ROOT
 
 _SECONDS = 280

@@ -17,9 +17,8 @@ from rukpak.api import names
 from rukpak.controller.apply.execute import REVIEWS
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.resources import DEPLOYMENTS
-from rukpak.controller.ui.acts import Rights
 from rukpak.controller.ui.guard import LOOPBACK, Guard, name_run
-from rukpak.controller.ui.server import Site, make_server
+from rukpak.controller.ui.server import Rights, Site, make_server
 from rukpak.controller.ui.watching import Board
 from tests.support.fake_api import FakeApi
 

@@ -26,8 +26,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 from rukpak.controller.playground.components import write_certificates
-from rukpak.controller.playground.processes import Process, free_ports
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import Process, free_ports, wait_for
 from tests.support.bundles import Manifest, bundle_of
 from tests.support.git_servers import Content, GitHttpServer, GitRepository
 from tests.support.registry import Files, LocalRegistry, pack

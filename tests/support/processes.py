@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import wait_for
 
 
 def is_running(mark: str) -> bool:

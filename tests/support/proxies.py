@@ -16,8 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from rukpak.controller.playground.processes import Process, free_ports
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import Process, free_ports, wait_for
 
 MISSING = "no Squid on PATH; where there is root: apt-get install squid"
 NAMES = ("files.acme.example", "forge.acme.example", "registry.acme.example", "tokens.acme.example")

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from rukpak.controller.content import zstd
 from rukpak.controller.playground.cluster import Registry
+from tests.support import zstd
 
 Compression = Literal["gzip", "zstd", "none"]
 Files = Mapping[str, bytes]

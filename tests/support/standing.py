@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from dataclasses import dataclass, field
 
 from rukpak.api import names
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import wait_for
 from tests.support.bundles import DEPLOYMENTS, SECONDS, STORE, World
 from tests.support.inside import ApiError
 

@@ -14,7 +14,7 @@ from rukpak.controller.kube.resources import GroupVersionKind, Resource
 from rukpak.controller.kube.shard import DEFAULT_SHARD, Shard
 from rukpak.controller.observe.records import ObjectKey, Record, project
 from rukpak.controller.observe.watches import Watches
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import wait_for
 from tests.support.deployments import manifest
 from tests.support.fake_api import FakeApi
 from tests.support.fake_cluster import CLAIMS as CLAIM_RESOURCE

@@ -11,7 +11,7 @@ from hack.control_plane.builds import HELM
 from hack.packaging.base import FILES, read_base
 from hack.packaging.lock import PYTHONS
 from rukpak.controller.formats.manifests import read_documents
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import Settings
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "Dockerfile").read_text(encoding="utf-8")

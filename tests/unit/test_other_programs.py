@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import Settings
 from tests.support.other_programs import UnavailableError, find, obtain_cosign
 
 

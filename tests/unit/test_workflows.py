@@ -13,7 +13,7 @@ import pytest
 from hack.packaging.lock import PYTHONS, RESOLUTIONS
 from hack.testing import list_packages
 from rukpak.controller.formats.manifests import read_documents
-from rukpak.controller.playground.settings import KUBERNETES_RELEASES
+from rukpak.controller.playground.programs import KUBERNETES_RELEASES
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / ".github").rglob("*.y*ml"))

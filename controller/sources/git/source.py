@@ -43,7 +43,7 @@ from rukpak.controller.sources.git.connection import (
 )
 from rukpak.controller.sources.git.objects import SUBMODULE, Item, Objects
 from rukpak.controller.sources.git.process import NOT_FOLLOWED, RedirectedError
-from rukpak.controller.sources.hosts import Detour, Place, place_of
+from rukpak.controller.sources.hosts import Detour, Place, find_url_problems, place_of
 from rukpak.controller.sources.pace import check_deadline
 from rukpak.controller.sources.signatures import SignatureError, checking
 from rukpak.controller.sources.signatures.git import COMMIT, TAG, read_commit, read_keys, read_tag, verify
@@ -82,13 +82,8 @@ class GitSource:
 
     def validate(self, parameters: Mapping[str, Any], path: str) -> list[str]:
         """Return what is wrong with the parameters, each with its field path below `path`."""
-        problems = []
-        repository, ref, directory = parameters.get("repository", ""), _ref(parameters), _directory(parameters)
-        try:
-            parse_repository(repository)
-        except ValueError as error:
-            # Not quoted if it may contain a password.
-            problems.append(f"{path}.repository: {'the URL' if '@' in repository else quote(repository)} {error}")
+        ref, directory = _ref(parameters), _directory(parameters)
+        problems = find_url_problems(parameters.get("repository", ""), f"{path}.repository", parse_repository)
         try:
             check_ref(ref)
         except ValueError as error:

@@ -17,7 +17,7 @@ from hack.bench.soak.faults import Fault, Faults
 from hack.bench.soak.verdict import Sample, Trend, count_revisions, find_faults, find_trends, take_sample
 from hack.bench.testbed import Testbed, make_testbed
 from rukpak.controller.kube.client import ApiError, Client
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import wait_for
 from tests.support.registry import RegistryClient
 from tests.support.weather import Weather
 

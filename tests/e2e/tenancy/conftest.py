@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 import pytest
 
 from rukpak.controller.playground.cluster import ControlPlane
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import World
 from tests.support.installations import run_installed
 from tests.support.registry import LocalRegistry

@@ -7,7 +7,7 @@ import pytest
 
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason, Retry
-from rukpak.controller.bugs import InternalError, keep_first, reconcile_id
+from rukpak.controller.telemetry import InternalError, keep_first, reconcile_id
 
 
 def internal(bug: BaseException, identity: str = "") -> InternalError:

@@ -10,7 +10,7 @@ import pytest
 
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import wait_for
 from rukpak.controller.sharing import Admission, Shares, Turns, share_of
 from tests.support.deployments import deployment
 

@@ -18,8 +18,7 @@ from hack.control_plane.builds import (
     make_prometheus_go_mod,
 )
 from rukpak.controller.playground.binaries import BuildError
-from rukpak.controller.playground.programs import CONTROL_PLANE, PROGRAMS
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import CONTROL_PLANE, PROGRAMS, Settings
 from rukpak.controller.processes.memory_limit import MemoryLimit
 from tests.unit.controller.playground.test_binaries import install
 

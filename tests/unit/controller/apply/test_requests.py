@@ -20,7 +20,7 @@ from rukpak.controller.kube.configuration import User
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.resources import Resource
 from rukpak.controller.observe.records import ObjectKey, Record, key_of
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import wait_for
 from rukpak.controller.processes.supervision import Supervisor
 from tests.support.clock import Clock
 from tests.support.deployments import options_for
@@ -292,8 +292,8 @@ def test_what_is_beyond_the_first_page_is_read_one_by_one(
 ) -> None:
     for name in "abcd":
         cluster.put(config_map(name))
-    page = cluster.list_page
-    monkeypatch.setattr(cluster, "list_page", lambda path, **options: page(path, **options, limit=3))
+    pages = cluster.pages
+    monkeypatch.setattr(cluster, "pages", lambda path, **options: pages(path, **options, limit=3))
     assert all(reader.read_all(maps(*"abcd"), None).values())
     assert cluster.requests == [f"LIST {MAPS}", f"GET {MAPS}/d"]
 

@@ -7,7 +7,7 @@ import pytest
 
 from rukpak.controller.cli.playground import PROGRAMS, obtain_programs
 from rukpak.controller.playground.binaries import Binaries, MissingError
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import Settings
 from tests.support.web_servers import FileServer
 
 

@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rukpak.api.plugins import Entry, EntryKind, Limits
-from rukpak.controller.content import zstd
 from rukpak.controller.content.limits import Rejection
 from rukpak.controller.content.tar import read_tar
+from tests.support import zstd
 from tests.support.archives import BLOCK, Link, Special, Value, extended, pax, pax_record, tarball
 
 LIMITS = Limits()

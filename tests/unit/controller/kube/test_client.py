@@ -16,7 +16,7 @@ from rukpak.controller.kube.client import SHORTEST_SECONDS, TOO_LARGE, Client, C
 from rukpak.controller.kube.configuration import User
 from rukpak.controller.kube.encoding import APPLY_PATCH, MERGE_PATCH, METADATA, METADATA_LIST
 from rukpak.controller.kube.errors import ApiError
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import wait_for
 from tests.support.clock import Clock
 from tests.support.fake_api import FakeApi, Fault
 
@@ -318,22 +318,22 @@ def test_a_list_that_expires_again_is_an_error(api: FakeApi) -> None:
 
 def test_a_page_says_whether_there_is_more(api: FakeApi) -> None:
     api.put(FOOS, "b")
-    items, more = api.client().list_page(FOOS, limit=1)
-    assert (names(iter(items)), more) == (["a"], True)
-    assert api.client().list_page(FOOS, limit=2)[1] is False
+    page = next(api.client().pages(FOOS, limit=1))
+    assert (names(iter(page.items)), page.more) == (["a"], True)
+    assert next(api.client().pages(FOOS, limit=2)).more is False
 
 
 def test_of_a_page_that_is_too_large_the_rest_is_not_read_and_the_client_goes_on(api: FakeApi) -> None:
     client = api.client()
     whole = len(json.dumps(client.request("GET", FOOS, query=[("limit", 1)]).value))
-    assert len(client.list_page(FOOS, limit=1, max_bytes=whole)[0]) == 1
+    assert len(next(client.pages(FOOS, limit=1, max_bytes=whole)).items) == 1
     with pytest.raises(ApiError) as caught:
-        client.list_page(FOOS, limit=1, max_bytes=whole - 1)
+        next(client.pages(FOOS, limit=1, max_bytes=whole - 1))
     assert (caught.value.reason, caught.value.message) == (
         TOO_LARGE,
         f"the reply is larger than {describe_bytes(whole - 1)}",
     )
-    assert len(client.list_page(FOOS, limit=1)[0]) == 1
+    assert len(next(client.pages(FOOS, limit=1)).items) == 1
 
 
 def test_null_for_the_items_of_a_list_is_none(api: FakeApi) -> None:

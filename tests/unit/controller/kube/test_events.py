@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from rukpak.controller.kube.events import EVENTS, NAMESPACE, SERIES_SECONDS, EventRecorder, Note, Regarding
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import wait_for
 from tests.support.clock import Clock
 from tests.support.fake_api import FakeApi, Fault
 

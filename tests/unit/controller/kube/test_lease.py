@@ -10,7 +10,7 @@ import pytest
 
 from rukpak.controller.kube.client import Fence, read_clock
 from rukpak.controller.kube.lease import LEASES, LONGEST_DURATION, Election, LeaseTimes
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import wait_for
 from rukpak.controller.processes.supervision import Supervisor
 from tests.support.clock import Clock
 from tests.support.fake_api import FakeApi, Fault

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from rukpak.controller.bugs import reconcile_id
 from rukpak.controller.manager.process import JsonFormatter, TextFormatter, set_up_log
+from rukpak.controller.telemetry import reconcile_id
 
 
 def record(message: str = "applied", **extra: Any) -> logging.LogRecord:

@@ -19,7 +19,7 @@ from rukpak.controller.kube.errors import ConfigurationError
 from rukpak.controller.manager import manager
 from rukpak.controller.manager.assemble import assemble
 from rukpak.controller.manager.manager import Manager
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import wait_for
 from rukpak.controller.settings import Settings
 from tests.support.fake_api import FakeApi
 

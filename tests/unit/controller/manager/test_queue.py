@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from rukpak.controller.manager.queue import STALE_ENTRIES, RetryRate, WorkQueue
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import wait_for
 from rukpak.controller.retries import Backoff
 from tests.support.clock import Clock
 

@@ -20,7 +20,7 @@ from rukpak.controller.manager.serving import (
     TOKEN_REVIEWS,
     Reviewer,
 )
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import wait_for
 from tests.support.clock import Clock
 from tests.support.fake_api import FakeApi, Fault
 

@@ -28,7 +28,7 @@ from rukpak.controller.manager.serving import (
     Reply,
     Server,
 )
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import wait_for
 from rukpak.controller.processes.supervision import Kind, Supervisor
 
 PROBE_SECONDS = 5.0

@@ -12,13 +12,13 @@ from typing import NamedTuple, cast
 
 import pytest
 
-from rukpak.controller.bugs import reconcile_id
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.manager.queue import WorkQueue
 from rukpak.controller.manager.workers import Workers
 from rukpak.controller.processes.supervision import Kind, Supervisor
 from rukpak.controller.reconcile.context import NEVER, Requeue
 from rukpak.controller.reconcile.reconciler import Reconciler
+from rukpak.controller.telemetry import reconcile_id
 
 SECONDS = 60.0
 REFUSAL = ApiError(503, "ServiceUnavailable", "overloaded", retry_after=17)

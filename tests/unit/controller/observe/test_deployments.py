@@ -13,7 +13,7 @@ from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.resources import GroupVersionKind, Resource
 from rukpak.controller.kube.shard import Shard
 from rukpak.controller.observe.deployments import SeenDeployment, SeenDeployments, make_seen
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import wait_for
 from tests.support.deployments import DIGEST, manifest
 from tests.support.fake_api import FakeApi
 from tests.support.watching import CONFIG_MAP, DEPLOYMENTS, World, serving

@@ -27,7 +27,7 @@ from rukpak.controller.observe.explanations import (
 from rukpak.controller.observe.health.explain import MAY_NOT_LIST_EVENTS
 from rukpak.controller.observe.health.verdict import State, Verdict
 from rukpak.controller.observe.records import ObjectKey, Record
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import wait_for
 from tests.support.fake_api import FakeApi, Fault
 
 POD_PATH = "/api/v1/namespaces/shop/pods"

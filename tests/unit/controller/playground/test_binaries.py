@@ -25,8 +25,7 @@ from rukpak.controller.playground.binaries import (
     find_checksum,
     find_installed,
 )
-from rukpak.controller.playground.programs import PROGRAMS, Release
-from rukpak.controller.playground.settings import KUBERNETES_RELEASES, Settings, read_settings
+from rukpak.controller.playground.programs import KUBERNETES_RELEASES, PROGRAMS, Release, Settings, read_settings
 from tests.support.web_servers import FileServer
 
 

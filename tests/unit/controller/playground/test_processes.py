@@ -21,9 +21,9 @@ from rukpak.controller.playground.processes import (
     running_process,
     take_away,
     take_away_orphans,
+    wait_for,
     write_note,
 )
-from rukpak.controller.playground.waiting import wait_for
 
 SLEEP = ["sleep", "600"]
 

@@ -12,7 +12,6 @@ from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.apply.order import BLOCKED_AFTER_SECONDS, SLOW_AFTER_SECONDS
 from rukpak.controller.apply.ownership import MORE
-from rukpak.controller.bugs import InternalError, reconcile_id
 from rukpak.controller.kube.client import Response
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.resources import Resource
@@ -23,6 +22,7 @@ from rukpak.controller.reconcile.planning import Work
 from rukpak.controller.revisions.accounts import RIGHTS_SECONDS, AccountPolicy
 from rukpak.controller.revisions.store import remove_orphans
 from rukpak.controller.status.report import short
+from rukpak.controller.telemetry import InternalError, reconcile_id
 from tests.support.deployments import manifest
 from tests.support.fake_cluster import VERBS, Json, KilledError
 from tests.support.reconciling import NAME, PATH, World

@@ -11,10 +11,9 @@ import pytest
 
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.bugs import InternalError, reconcile_id
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.revisions.background import BackgroundWork, Counts, Place
-from rukpak.controller.telemetry import Observer
+from rukpak.controller.telemetry import InternalError, Observer, reconcile_id
 
 SECONDS = 60.0
 BUILD, POLL = Place(purpose="build"), Place(purpose="poll")

@@ -27,13 +27,13 @@ import pytest
 
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Access, Credentials, Source
-from rukpak.controller.content import zstd
 from rukpak.controller.content.archive import write_entries
-from rukpak.controller.playground.settings import Settings
+from rukpak.controller.playground.programs import Settings
 from rukpak.controller.sources.chart import ChartSource
 from rukpak.controller.sources.git.source import GitSource
 from rukpak.controller.sources.http import HttpSource
 from rukpak.controller.sources.image.source import ImageSource
+from tests.support import zstd
 from tests.support.archives import tarball
 from tests.support.charts import CHART, CHART_CONFIG, entry_of, index_of, packed_chart
 from tests.support.faulty_registry import DOCKER_LIST, DOCKER_MANIFEST, OCI_INDEX, OCI_MANIFEST, digest_of

@@ -22,7 +22,7 @@ from rukpak.api.plugins import Access, Credentials, Limits, Network
 from rukpak.api.proxies import read_proxies
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.archive import write_entries
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import wait_for
 from rukpak.controller.sources.chart import ChartSource
 from rukpak.controller.sources.git.source import GitSource
 from rukpak.controller.sources.http import HttpSource

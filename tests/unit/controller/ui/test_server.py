@@ -16,8 +16,8 @@ from typing import NamedTuple
 import pytest
 import trustme
 
-from rukpak.controller.ui.acts import RIGHT_SECONDS, Rights
 from rukpak.controller.ui.guard import HEADERS
+from rukpak.controller.ui.server import RIGHT_SECONDS, Rights
 from rukpak.controller.ui.watching import View
 from tests.support.fake_api import Fault
 from tests.support.pages import DIGEST, EVENTS, NEXT, STORE, Served, Shop, deployment, serve, waiting

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from rukpak.controller.observe.following import RESOURCES, ObjectFollower, Topic
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import wait_for
 from tests.support.fake_api import FakeApi
 
 PATHS = [resource.path() for resource in RESOURCES]

@@ -16,7 +16,7 @@ from rukpak.controller.observe.following import (
     Topic,
     _Followed,
 )
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import wait_for
 from tests.support.fake_api import FakeApi, Fault, Received
 
 SECRETS = "/api/v1/namespaces/ns/secrets"

@@ -20,7 +20,7 @@ import pytest
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import KIBIBYTE, Access, Limits, Network
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.playground.processes import wait_for
 from rukpak.controller.sources.git import process as git_process
 from rukpak.controller.sources.git.connection import Connection
 from rukpak.controller.sources.git.process import (
