@@ -17,7 +17,7 @@ from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason, Retry
 
 OF_SECRETS = frozenset({Reason.SECRET_NOT_FOUND, Reason.SECRET_INVALID, Reason.SECRET_FORBIDDEN})
-"""Failures that only a change of the Secret, which is followed by name, or of rights ends early."""
+"""These end early only if the Secret, which is followed by name, or rights change."""
 SLOW_SECONDS = 300.0
 FIRST_SECONDS = 1.0
 

@@ -114,7 +114,7 @@ def _delete(context: Context, kinds: list[GroupVersionKind]) -> Requeue:
 
 
 def _kinds_with_objects(context: Context, kinds: list[GroupVersionKind]) -> list[GroupVersionKind]:
-    """Return these kinds without those that only its own APIService could serve, and never did.
+    """Leave out kinds that only an APIService of this BundleDeployment could serve, and never did.
 
     These have no objects, and cannot be listed before their APIService is deleted.
     """

@@ -3,8 +3,8 @@
 Local content is polled when it has changed, and once after a start or a change of the spec, to follow it from then on.
 
 A poll never disturbs what is installed: while it is active and if it fails, the pins remain in use (rule 1), also if
-the new digest lacks the signature that `verify` asks for. Only a new digest is written to status, and that the same one
-was checked with other keys, so that an unchanged source costs one conditional request. There are no polls while paused.
+the new digest lacks the signature that `verify` asks for. Status is written only if the digest is new, or was checked
+with other keys: an unchanged source costs one conditional request. There are no polls while paused.
 """
 
 from __future__ import annotations

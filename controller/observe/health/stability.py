@@ -214,7 +214,7 @@ class Stability:
             rollout: of the same state.
             answer: about its pods, the newest.
             now: monotonic seconds.
-            deadline: for so many seconds of a rollout a container that ends is the fault of the rollout.
+            deadline: seconds after its begin for which a container that ends counts against a rollout.
         """
         answer = answer if answer and answer.asked >= self.seen else None
         watched = not self.steady or self._is_young(now, deadline)
