@@ -17,8 +17,8 @@
     untrusted           reading JSON values that anybody may have written
 
 The other packages are infrastructure: `cli`, `ui`, `views`, `settings`, `playground` (the command, its page, what both
-show, its options, and its clusters), `manager` (wiring, queue, workers, logs, metrics, probes), `kube` (requests, watches, the
-Lease), `processes` (supervised threads, confined children), `sharing` (fair shares of workers and memory). The
-`__init__` of each package describes its input, its output and where to start. README.md has the numbered rules and
+show, its options, and its clusters), `manager` (wiring, queue, workers, logs, metrics, probes), `kube` (requests,
+watches, the Lease), `processes` (supervised threads, confined children), `sharing` (fair shares of workers and memory).
+The `__init__` of each package describes its input, its output and where to start. README.md has the numbered rules and
 describes how to add sources, formats and more.
 """
