@@ -14,6 +14,7 @@ from typing import Any
 
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.policies import HealthCheck, IgnoreRule
+from rukpak.api.v1alpha2.status import LookedUp
 from rukpak.controller.apply.holders import find_replaced
 from rukpak.controller.apply.plan import ApplyOptions, Plan, make_plan
 from rukpak.controller.apply.targets import (
@@ -78,6 +79,10 @@ class Work:
             self.wanted.report(self.context),
             revision=self.options.wanted.revision,
             pins=recall_pins(self.revision.terms.pins),
+            looked_up=tuple(
+                LookedUp(api_version=api_version, kind=kind, namespace=namespace, name=name, resource_version=version)
+                for api_version, kind, namespace, name, version, _ in self.revision.terms.looked_up
+            ),
         )
 
 

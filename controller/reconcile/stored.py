@@ -159,7 +159,7 @@ def revise(context: Context, request: Request, kept: Revision) -> Revision:
     terms = terms_of(request, kept.terms.install_namespace, kept.terms.rendered_from)
     account = account_to_keep(context.deployment, kept.terms)
     terms = replace(terms, left=kept.terms.left, past=kept.terms.past, kinds=kept.terms.kinds)
-    terms = replace(terms, custom=kept.terms.custom)
+    terms = replace(terms, custom=kept.terms.custom, looked_up=kept.terms.looked_up)
     terms = replace(terms, account=account, held=kept.terms.held)
     if keeps_account(context.spec, kept.terms):
         terms = _with_account_of(terms, kept.terms)

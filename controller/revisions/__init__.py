@@ -9,6 +9,7 @@ ends.
     background      slow work, off the reconcile workers
     source_access   what sources may use: Secrets and ConfigMaps that they name, memory, progress
     config_objects  those that spec.configFrom names
+    lookups         what charts look up while they are rendered
     quarantine      sets aside what crashed the process twice
 
     large           keeps large revisions in memory only while there is room
