@@ -143,5 +143,20 @@ def keep_left_out(made: Revision, last: Revision, own: frozenset[tuple[str, str,
     )
 
 
+def with_warnings_on(made: Revision, own: frozenset[tuple[str, str, str, str]]) -> Revision:
+    """Return a revision with warnings about those of its own objects that the installed revision keeps, if it has them.
+
+    Args:
+        made: as it was rendered.
+        own: see `Asked.own_objects`.
+    """
+    rendered = {_identity(item) for item in made.objects}
+    warnings = [
+        f'{kind} "{name}": the chart leaves it out because lookup finds it; the controller keeps it as it is installed'
+        for _, kind, _, name in sorted(own - rendered)
+    ]
+    return replace(made, warnings=(*made.warnings, *warnings))
+
+
 def _identity(item: Mapping[str, Any]) -> tuple[str, str, str, str]:
     return group_of(item), text(item, "kind"), text(item, "metadata", "namespace"), text(item, "metadata", "name")

@@ -19,7 +19,7 @@ from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Capabilities, ContentTree, Means, RenderRequest, RunsProgram
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.types import Processor, Spec
-from rukpak.controller.building.answers import Asked, differ, keep_left_out
+from rukpak.controller.building.answers import Asked, differ, keep_left_out, with_warnings_on
 from rukpak.controller.building.config_values import Confidential, SecretValues, withhold_values
 from rukpak.controller.building.entry_points import FORMATS, PROCESSORS, format_of, is_foreign, processor_of
 from rukpak.controller.building.fetching import Fetcher, PluginCalls
@@ -220,8 +220,10 @@ def _with_left_out(
     asked: Asked,
 ) -> Revision | PackedRevision:
     own, last = asked.own_objects(request.name), asked.last
-    if not own or last is None:
+    if not own:
         return made
+    if last is None:  # as on the command line
+        return with_warnings_on(made, own) if isinstance(made, Revision) else made
     packed = [measure(each.objects).text_bytes for each in (made, last) if isinstance(each, PackedRevision)]
     with call.context.room(sum(estimate(size, INLINE) for size in packed), call.cancelled):
         both = [each.unpacked() if isinstance(each, PackedRevision) else each for each in (made, last)]

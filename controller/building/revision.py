@@ -146,6 +146,11 @@ def measure(objects: bytes) -> Size:
     return Size(text_bytes=size, values=values)
 
 
+def shows_secrets(terms: Terms) -> bool:
+    """Whether values of Secrets that were looked up may be in the objects of a revision."""
+    return any(lookup[:2] == ("v1", "Secret") for lookup in terms.looked_up)
+
+
 def has_objects(revision: Revision | PackedRevision) -> bool:
     """Return whether a revision has objects, hooks aside."""
     if isinstance(revision, Revision):

@@ -31,7 +31,7 @@ from rukpak.controller.apply.targets import (
 )
 from rukpak.controller.building.config_values import reads_secrets
 from rukpak.controller.building.request import recall_pins
-from rukpak.controller.building.revision import Revision, Terms
+from rukpak.controller.building.revision import Revision, Terms, shows_secrets
 from rukpak.controller.kube.resources import GroupVersionKind
 from rukpak.controller.observe.records import ObjectKey, Record
 from rukpak.controller.reconcile import hook_phases, stored
@@ -253,7 +253,7 @@ def _options(context: Context, terms: Terms, targets: TargetSet) -> ApplyOptions
         install_namespace=terms.install_namespace,
         spec_version=context.spec_version,
         wanted=targets,
-        conceals=reads_secrets(context.spec),
+        conceals=reads_secrets(context.spec) or shows_secrets(terms),
         repairs=(terms.drift or {}).get("mode", "Repair") == "Repair",
         installed=context.status.installed_revision == targets.revision,
         reached=_wave_reached(context, targets.revision),

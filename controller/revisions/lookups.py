@@ -30,6 +30,8 @@ def look_up(
     lookup: Lookup,
     account: Account | None,
     check: Callable[[], None] = lambda: None,
+    *,
+    whom: str = "the controller",
 ) -> Found:
     """Return an object, or a list of them.
 
@@ -39,6 +41,7 @@ def look_up(
         lookup: what to read.
         account: to read as; None: the user of the client.
         check: refuses an account that must not be used.
+        whom: how messages name the user of the client.
 
     Raises: BundleError (Forbidden with the rule to grant, KindNotServed, RenderLimitExceeded, APIUnavailable, and those
         of `check`).
@@ -55,7 +58,7 @@ def look_up(
     except ValueError:
         raise BundleError(Reason.RENDER_FAILED, f"{what}: this is no kind; correct the template") from None
     except ApiError as error:
-        raise _translate(error, lookup, resource, account) from None
+        raise _translate(error, lookup, resource, f'"{account.user.name}"' if account else whom) from None
 
 
 def _read(client: Client, resource: Resource, lookup: Lookup) -> Found:
@@ -76,12 +79,11 @@ def _read(client: Client, resource: Resource, lookup: Lookup) -> Found:
     return Found(manifest=found, version=str(metadata.get("resourceVersion") or ""))
 
 
-def _translate(error: ApiError, lookup: Lookup, resource: Resource | None, account: Account | None) -> BundleError:
+def _translate(error: ApiError, lookup: Lookup, resource: Resource | None, whom: str) -> BundleError:
     what = f"lookup of {describe(lookup)}"
     if resource and error.status == HTTPStatus.FORBIDDEN:
-        whom = f'"{account.user.name}"' if account else "the controller"
         roles = describe_roles([right_to(lookup, resource)])
-        return BundleError(Reason.FORBIDDEN, f"{what}: {whom} lacks permissions; grant it {roles}")
+        return BundleError(Reason.FORBIDDEN, f"{what} is not permitted to {whom}; grant {roles}")
     if error.reason == TOO_LARGE:
         return BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{what}: it is too large; {_REMEDY}")
     problem = f"the API server answered with status {error.status}" if error.status else "the API server did not answer"

@@ -7,13 +7,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rukpak.api import names
 from tests.support.bundles import Deployed, Manifest, World, image
-from tests.support.charts import chart_of
+from tests.support.charts import chart_of, write
+from tests.support.controller import command
 from tests.support.private_sources import secret_manifest
 from tests.support.tenants import ACCOUNT, CONFIG_MAPS, grant, tenant
 
@@ -291,3 +293,24 @@ def test_lookups_may_be_forbidden_by_the_spec(world: World) -> None:
     assert (found(deployed), after.get("lookedUp", [])) == (NOTHING, [])
     warning = "lookup finds nothing in this rendering, and the result may depend on it: templates/settings.yaml:5"
     assert warning in str(after["warnings"])
+
+
+def test_a_preview_looks_up_as_the_user_and_shows_what_will_be_applied(world: World, tmp_path: Path) -> None:
+    rukpak = command(world.cluster.kubeconfig)
+    name = tenant(world, CONFIG_MAPS, SECRETS)
+    deployed = deploy(world, name, {"templates/a.yaml": FIELD})
+    deployed.wait_ready()
+    reference = image(world.push(name, versions({"templates/a.yaml": FIELD}, 2), tag="v2"))
+    about = {"apiVersion": f"{names.GROUP}/v1alpha2", "kind": names.KIND, "metadata": {"name": name}}
+    spec = {**deployed.read()["spec"], "sources": [reference]}
+    (tmp_path / "next.json").write_text(json.dumps({**about, "spec": spec}))
+    done = rukpak("diff", "-f", str(tmp_path / "next.json"), "--use-secrets", "-o", "json", status=1)
+    assert "looks up 1 objects or lists, which were read as you" in done.stderr
+    found = {f"{each['kind']} {each['name']}": each["change"] for each in json.loads(done.stdout)["objects"]}
+    assert found == {"ConfigMap settings": "changed"}, done.stdout
+
+    write(tmp_path, versions({"templates/a.yaml": FIELD}, 2))
+    told = rukpak("render", str(tmp_path / "c")).stderr
+    assert (
+        "lookup finds nothing in this rendering, and the result may depend on it: templates/a.yaml:1 (v1/Secret" in told
+    )
