@@ -26,6 +26,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,7 +38,7 @@ from rukpak.controller.content.limits import quote
 from rukpak.controller.untrusted import mapping, sequence
 
 _WORD = re.compile(rb"\blookup\b")
-_SAID = re.compile(rb"\{\{[^}]*\blookup\b")
+_BRACES = re.compile(rb"\{\{|\}\}|\blookup\b")
 _EVALUATES = re.compile(rb"\btpl\b")
 _HELPER, _EVALUATED = "rukpak.lookup", "rukpak.tpl"
 """Templates that are added to the chart."""
@@ -60,7 +61,7 @@ _TOKEN = re.compile(
     |(?P<other>:=|[^"'`])""",
     re.VERBOSE,
 )
-_COMMENT = re.compile(r"\{\{(?:-[ \t\r\n])?/\*.*?\*/(?:[ \t\r\n]-)?\}\}", re.DOTALL)
+_COMMENT = re.compile(r"\{\{(?:-[ \t\r\n])?/\*")
 _OPENING = re.compile(r"\{\{(?:-(?=[ \t\r\n]))?")
 _KEYWORDS = frozenset({"if", "with", "range", "else"})
 _NAMING = frozenset({"template", "block"})
@@ -108,17 +109,30 @@ class _Scan(NamedTuple):
 def find_calls(text: bytes) -> list[Call]:
     """Return the calls of `lookup` in a template, in order."""
     template = text.decode("latin-1")
-    return [Call(template.count("\n", 0, each.start) + 1, each.arguments) for each in _scan(template).lookups]
+    calls, line, place = [], 1, 0
+    for each in sorted(_scan(template).lookups):
+        line += template.count("\n", place, each.start)
+        place = each.start
+        calls.append(Call(line, each.arguments))
+    return calls
 
 
 def rewrite(text: bytes, answers: Answers) -> bytes:
-    """Return a template with answers instead of calls of `lookup`, and with its calls of `tpl` rewritten."""
+    """Return a template with answers instead of calls of `lookup`, and with its calls of `tpl` rewritten.
+
+    Raises: BundleError (RenderLimitExceeded).
+    """
     template = text.decode("latin-1")
     found = _scan(template)
+    answering = cache(lambda arguments: _answering(_candidates(answers, arguments)))
+    size = 0
     edits: list[tuple[int, int, str]] = []
     for start, end, arguments in found.lookups:
         edits.append((start, start + len("lookup"), "tuple"))
-        edits.append((end, end, _answering(_candidates(answers, arguments))))
+        edits.append((end, end, answering(arguments)))
+        size += len(edits[-1][2])
+        if size > _MOST_BYTES:
+            raise _too_large()
     for start, end in found.evaluated:
         edits += ((start, start, f'(include "{_EVALUATED}" '), (end, end, ")"))
     pieces: list[bytes] = []
@@ -167,7 +181,8 @@ def _scan(template: str) -> _Scan:
     place = 0
     while opening := _OPENING.search(template, place):
         if comment := _COMMENT.match(template, opening.start()):
-            place = comment.end()
+            # One that does not end is an error of the template, which Helm reports.
+            place = template.find("*/", comment.end()) % (len(template) + 1)
         else:
             place = _scan_action(template, opening.end(), found)
     return found
@@ -188,14 +203,15 @@ def _scan_action(template: str, place: int, found: _Scan) -> int:
             if kind == "end":
                 return place
             if text == ")":
-                levels = levels[:-1] or [_Command()]
+                levels.pop()
+                levels = levels or [_Command()]
                 _note_evaluated(levels[-1], template, place, found)
             else:
                 levels[-1] = _Command()
         elif text == "(":
             if command.operands is not None:
                 command.operands.append(None)
-            if command.words[-1:] == ["tpl"] and _is_called(command.words[:-1]):
+            if command.words[-1:] == ["tpl"] and _is_called(command.words, len(command.words) - 1):
                 command.opens_operand = start
             command.words.append(text)
             levels.append(_Command())
@@ -209,9 +225,9 @@ def _scan_action(template: str, place: int, found: _Scan) -> int:
 def _take(command: _Command, kind: str, text: str, where: tuple[int, int], found: _Scan) -> None:
     if command.operands is not None:
         command.operands.append(_read_text(text) if kind == "text" else None)
-    elif text == "lookup" and _is_called(command.words):
+    elif text == "lookup" and _is_called(command.words, len(command.words)):
         command.operands, command.start = [], where[0]
-    elif command.words[-1:] == ["tpl"] and _is_called(command.words[:-1]):
+    elif command.words[-1:] == ["tpl"] and _is_called(command.words, len(command.words) - 1):
         found.evaluated.append(where)
     # What a string says is no keyword.
     command.words.append('"' if kind == "text" else text)
@@ -223,6 +239,8 @@ def _note_evaluated(command: _Command, template: str, place: int, found: _Scan) 
         command.opens_operand = -1
 
 
+_MOST_BEFORE = 2
+"""Tokens before a function that is called, such as `else if`."""
 _CHAIN = re.compile(r"(?:\.[\w\x80-\xff]+)+")
 
 
@@ -231,10 +249,13 @@ def _end_of_chain(template: str, place: int) -> int:
     return chain.end() if chain else place
 
 
-def _is_called(before: list[str]) -> bool:
-    """Whether a name after these tokens of its command is a function that is called."""
-    if not before or before[-1] in (":=", "="):
+def _is_called(words: list[str], count: int) -> bool:
+    """Whether a name after so many tokens of its command is a function that is called."""
+    if not count or words[count - 1] in (":=", "="):
         return True
+    if count > _MOST_BEFORE:
+        return False
+    before = words[:count]
     return all(each in _KEYWORDS for each in before) or (before[0] in _NAMING and before[1:] == ['"'])
 
 
@@ -310,7 +331,16 @@ def asks(folder: Path, values: Iterable[bytes]) -> bool:
     if not any(map(_EVALUATES.search, templates)):
         return False
     texts = (path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".md")
-    return any(map(_SAID.search, values)) or any(map(_SAID.search, texts))
+    return any(map(_is_said, values)) or any(map(_is_said, texts))
+
+
+def _is_said(text: bytes) -> bool:
+    is_inside = False
+    for found in _BRACES.finditer(text):
+        if found[0] == b"lookup" and is_inside:
+            return True
+        is_inside = found[0] == b"{{" or (is_inside and found[0] != b"}}")
+    return False
 
 
 def find_asked(folder: Path) -> dict[str, list[Call]]:
@@ -340,8 +370,7 @@ def rewrite_files(folder: Path, answers: Answers) -> int:
         written = rewrite(text, answers)
         size += len(written)
         if size > _MOST_BYTES:
-            problem = "the templates are too large with what lookup finds"
-            raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; look up less, or set lookup: Never")
+            raise _too_large()
         path.write_bytes(written)
     helper = write_helper(answers).encode("utf-8", "replace")
     templates = folder / _FOLDER
@@ -352,15 +381,20 @@ def rewrite_files(folder: Path, answers: Answers) -> int:
     return size + len(helper)
 
 
+def _too_large() -> BundleError:
+    problem = "lookup: the templates are too large with what is found"
+    return BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; look up less, or set spec.config.lookup to Never")
+
+
 def _templates(folder: Path) -> Iterator[Path]:
     for path in sorted(folder.rglob("*")):
         if _FOLDER in path.relative_to(folder).parts[:-1] and path.is_file():
             yield path
 
 
-_COLUMN = re.compile(r"(\btemplates/[^\s:]+:\d+):\d+")
+_COLUMN = re.compile(r"(\btemplates/[^\s:]{1,300}:\d{1,9}):\d{1,9}")
 _QUOTED_CALL = re.compile(r"(<\(*)(?:tuple\b|dict(?=>))")
-_QUOTED_EVALUATED = re.compile(rf'\(include "{_EVALUATED}?[^>]*>')
+_QUOTED_EVALUATED = re.compile(rf'\(include "{_EVALUATED[:8]}[^>]{{0,40}}>')
 
 
 def restore(said: str) -> str:

@@ -1,4 +1,4 @@
-"""What a bundle looks up: limits, what it sees, what is recorded and kept secret, and what it leaves out and is kept."""
+"""What a bundle looks up: limits, what it sees, what is recorded and withheld, and what of it is kept."""
 
 from __future__ import annotations
 

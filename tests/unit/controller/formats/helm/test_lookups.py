@@ -17,7 +17,7 @@ import yaml
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Answers, Lookup, Rendering
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.formats.helm.lookups import UnansweredError, find_calls
+from rukpak.controller.formats.helm.lookups import UnansweredError, find_calls, rewrite
 from tests.support.charts import DATA, chart_of, render, write
 
 SECRET = {
@@ -287,3 +287,28 @@ def test_in_an_empty_cluster_a_chart_is_what_it_is_without_one(chart: Path, helm
     expect = render(chart, tmp_path, **options)
     found, _ = look_up_all(chart, tmp_path, {}, **options)
     assert (found.objects, found.hooks) == (expect.objects, expect.hooks)
+
+
+HOSTILE = {
+    "comments without an end": "{{/* }}",
+    "actions without an end": "{{ (",
+    "calls": '{{ lookup "v1" "Secret" "shop" "db" }}\n',
+    "calls in one action": 'lookup "v1" "Secret" "shop" "db" | ',
+    "evaluations in one action": "tpl ",
+    "parentheses": "(",
+}
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_template_takes_no_longer_than_another(name: str) -> None:
+    piece = HOSTILE[name]
+    text = f"{{{{ {piece * ((1 << 18) // len(piece))}{')' * (1 << 18)}".encode()
+    find_calls(text)
+    rewrite(text, {})
+
+
+def test_templates_with_answers_have_a_limit() -> None:
+    large = {Lookup("v1", "Secret", "shop", "db"): {"a": "x" * (1 << 20)}}
+    with pytest.raises(BundleError, match="too large with what is found"):
+        rewrite(b'{{ lookup "v1" "Secret" "shop" "db" }}' * 40, large)
