@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from threading import Event
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from rukpak.api.errors import BundleError
 from rukpak.api.proxies import Proxies
@@ -422,6 +422,21 @@ class ProgramVersion:
     """`sha256:…` of the file."""
 
 
+class Lookup(NamedTuple):
+    """An object that a bundle asks for while it is rendered, or a list of them."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    """Empty for cluster-scoped kinds, and for a list of all namespaces."""
+    name: str
+    """Empty for a list."""
+
+
+Answers: TypeAlias = Mapping[Lookup, Mapping[str, Any]]
+"""What a bundle sees of the objects that it asks for, and of lists of them; empty: it does not exist."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderRequest:
     """The input of a rendering: except for `means`, the result depends on all of this and nothing else (rule 9)."""
@@ -435,6 +450,8 @@ class RenderRequest:
     verified: tuple[bool, ...] = ()
     """Whether the content of each source of the spec has the signature that its `verify` asks for; empty for content
     that is from no source. A format may refuse content because of this, and never renders it differently."""
+    answers: Answers | None = field(default=None, repr=False)
+    """What is known of objects that the bundle asks for. None: nothing is looked up, as if none of them existed."""
 
 
 HOOK_EVENTS = frozenset(

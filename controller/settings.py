@@ -80,6 +80,7 @@ class Settings:
     secret_namespaces: str = _option("", "namespaces (a,b) whose Secrets sources may use, in addition to --namespace and the install namespace")
     require_service_account: bool = _option(False, "reject BundleDeployments without spec.serviceAccountName")
     default_service_account: str = _option("", "ServiceAccount for BundleDeployments without spec.serviceAccountName, in their install namespace; makes spec.installNamespace required")
+    lookup: str = _option("allow", "allow: the function lookup of charts finds what the account of the BundleDeployment may read; deny: it finds nothing", choices=("allow", "deny"))
     registry_mirror: str = _option("", "mirrors to use instead of registries (HOST=MIRROR,…)")
     denied_networks: str = _option("", "networks (10.0.0.0/8,…) that sources must not be in, such as those of pods, Services and nodes; in a pod the address of the API server is added")
     allowed_networks: str = _option("", "networks (10.0.0.0/8,…) that sources may be in even if denied or loopback; the more specific network wins; link-local and metadata addresses cannot be allowed")

@@ -311,6 +311,21 @@ class Wave(Api):
     """Since when it is being applied."""
 
 
+class LookedUp(Api):
+    """An object, or a list of them, that a chart has looked up."""
+
+    api_version: Annotated[str, Field(max_length=317)]
+    """As in the template of the chart."""
+    kind: Annotated[str, Field(max_length=63)]
+    """As in the template of the chart."""
+    namespace: Annotated[str, Field(max_length=63)] = ""
+    """Absent for cluster-scoped kinds, and for a list of all namespaces."""
+    name: Annotated[str, Field(max_length=253)] = ""
+    """Absent for a list."""
+    resource_version: Annotated[str, Field(max_length=64)] = ""
+    """The version that was read; absent if the object did not exist."""
+
+
 class Status(Api):
     """What the controller reports about a BundleDeployment."""
 
@@ -336,6 +351,9 @@ class Status(Api):
     """The desired revision: the digest of the rendered objects."""
     installed_revision: Digest = ""
     """The last revision whose objects were all applied."""
+    looked_up: Annotated[tuple[LookedUp, ...], Field(max_length=64, json_schema_extra=list_of("atomic"))] = ()
+    """What the chart of the revision has looked up (lookup) when it was rendered; it is read again only for another
+    rendering, which rukpak reconcile asks for."""
     pending: Pending | None = None
     """The revision that waits for approval; absent if none does. revision is the last one that did not have to wait."""
     history: Annotated[

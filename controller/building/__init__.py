@@ -8,6 +8,7 @@ files, `formats` interprets the content.
                    sources, whether a pin still applies, and who may share what it leads to
     fetching       from the sources to pins, and from these to stored content
     rendering      from a content tree to a revision, here or in another process
+    answers        what a bundle looks up while it is rendered
     revision       the rendered objects as a value and as bytes
     config_values  what spec.configFrom makes of the config, the Secrets of processors, and texts of Secrets where
                    others would read them

@@ -8,15 +8,19 @@ digest only.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
+from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Capabilities, ContentTree, Means, RenderRequest, RunsProgram
+from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.types import Processor, Spec
-from rukpak.controller.building.config_values import Confidential, SecretValues
+from rukpak.controller.building.answers import Asked, differ, keep_left_out, with_warnings_on
+from rukpak.controller.building.config_values import Confidential, SecretValues, withhold_values
 from rukpak.controller.building.entry_points import FORMATS, PROCESSORS, format_of, is_foreign, processor_of
 from rukpak.controller.building.fetching import Fetcher, PluginCalls
 from rukpak.controller.building.rendering import render, render_in_child
@@ -33,14 +37,17 @@ from rukpak.controller.building.request import (
     terms_of,
     verified_sources,
 )
-from rukpak.controller.building.revision import PackedRevision, Revision
+from rukpak.controller.building.revision import PackedRevision, Revision, Terms, measure, pack
 from rukpak.controller.content.disk import walk
 from rukpak.controller.content.limits import DiskShares
 from rukpak.controller.content.store import ContentStore, assemble, kept_whole
+from rukpak.controller.formats.helm.lookups import UnansweredError
 from rukpak.controller.formats.manifests import INLINE, LargeTextError, estimate
 from rukpak.controller.telemetry import DEAF, Observer, Phase, timed
 
 _NO_CONTEXT = BuildContext()
+_PASSES = 4
+"""How many times as long as one rendering those of a bundle may take that looks something up."""
 
 
 class Builder:
@@ -86,16 +93,18 @@ class Builder:
         """Fetch what is not stored, assemble, and render.
 
         Random values, such as a password that a chart generates, are reused from the revision in `kept` that was
-        rendered from the same inputs: only changed inputs generate new ones.
+        rendered from the same inputs: only changed inputs generate new ones, and what is looked up is none of these.
+        The first one in `kept` is the installed one.
 
         Raises: BundleError with a reason of Unpacked or Installed.
         """
         with self._call(cancelled, context) as call, self._content(request, call) as tree:
+            asked = Asked(call.context.look_up, kept[0] if kept else None)
             with timed(self._observer, Phase.RENDER):
-                made, capabilities = self._render_as_known(request, tree, capabilities, call)
+                made, capabilities = self._render_as_known(request, tree, capabilities, call, asked)
             namespace = made.terms.install_namespace
             terms = terms_of(request, namespace, rendering_digest(request, namespace, capabilities))
-            terms = replace(terms, custom=made.terms.custom)
+            terms = replace(terms, custom=made.terms.custom, looked_up=asked.recorded())
             told = describe_versions(request.pins)
             same = next((each for each in kept if each.terms.rendered_from == terms.rendered_from), None)
             # A single difference may be due to a new release of this program, and the new rendering counts. A
@@ -103,10 +112,11 @@ class Builder:
             if (
                 same
                 and made.digest != same.digest
-                and made.digest != self._render(request, tree, capabilities, call).digest
+                and made.digest != self._render_answered(request, tree, capabilities, call, asked).digest
             ):
-                warnings = tuple(dict.fromkeys((*same.warnings, *told, *_describe_random(request.spec))))
-                return replace(same, terms=terms, warnings=warnings)
+                told = (*told, *_describe_random(request.spec), *_describe_lookups(same, terms))
+                terms = replace(terms, looked_up=same.terms.looked_up)
+                return replace(same, terms=terms, warnings=tuple(dict.fromkeys((*same.warnings, *told))))
         return replace(made, terms=terms, warnings=(*told, *made.warnings))
 
     @contextmanager
@@ -133,18 +143,41 @@ class Builder:
             yield Call(cancelled=cancelled, context=context, use=use)
 
     def _render_as_known(
-        self, request: Request, tree: ContentTree, capabilities: Capabilities, call: Call
+        self, request: Request, tree: ContentTree, capabilities: Capabilities, call: Call, asked: Asked
     ) -> tuple[Revision | PackedRevision, Capabilities]:
-        made = self._render(request, tree, capabilities, call)
+        made = self._render_answered(request, tree, capabilities, call, asked)
         missing = [(group, version, kind) for group, version, kind, known in made.terms.custom if known is None]
         if missing and (found := call.context.custom_kinds(missing)):
             capabilities = replace(capabilities, custom={**capabilities.custom, **found})
-            made = self._render(request, tree, capabilities, call)
+            made = self._render_answered(request, tree, capabilities, call, asked)
         used = {(group, version, kind): known for group, version, kind, known in made.terms.custom if known}
         return made, replace(capabilities, custom=used)
 
+    def _render_answered(
+        self, request: Request, tree: ContentTree, capabilities: Capabilities, call: Call, asked: Asked
+    ) -> Revision | PackedRevision:
+        """Render until everything that the bundle looks up is known.
+
+        Raises: BundleError with a reason of Installed.
+        """
+        most = self._settings.means.seconds * _PASSES
+        deadline = time.monotonic() + most
+        while True:
+            try:
+                made = self._render(request, tree, capabilities, call, asked)
+                return _with_left_out(request, made, call, asked)
+            except UnansweredError as error:
+                if time.monotonic() >= deadline:
+                    problem = f"timed out: rendering with what lookup finds takes more than {most:g} s"
+                    remedy = "look up less or raise --render-timeout"
+                    raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; {remedy}") from None
+                asked.ask(error.lookup)
+            except BundleError as error:
+                secrets = asked.secrets()
+                raise (withhold_values(error, secrets) if secrets else error) from None
+
     def _render(
-        self, request: Request, tree: ContentTree, capabilities: Capabilities, call: Call
+        self, request: Request, tree: ContentTree, capabilities: Capabilities, call: Call, asked: Asked
     ) -> Revision | PackedRevision:
         with self._store.scratch() as scratch:
             means = self._means(scratch, call)
@@ -156,13 +189,14 @@ class Builder:
                 capabilities=capabilities,
                 means=means,
                 verified=verified_sources(request),
+                answers=asked.answers,
             )
             return render_here_or_in_child(
                 request.spec.format,
                 wanted,
                 call.context,
                 request.spec.processors,
-                request.confidential,
+                asked.confidential(request),
                 secrets=request.secrets,
                 places=self._places,
             )
@@ -176,6 +210,32 @@ class Builder:
             limits=self._settings.limits,
             occupy=call.use.occupy,
             inline=True,
+        )
+
+
+def _with_left_out(
+    request: Request,
+    made: Revision | PackedRevision,
+    call: Call,
+    asked: Asked,
+) -> Revision | PackedRevision:
+    own, last = asked.own_objects(request.name), asked.last
+    if not own:
+        return made
+    if last is None:  # as on the command line
+        return with_warnings_on(made, own) if isinstance(made, Revision) else made
+    packed = [measure(each.objects).text_bytes for each in (made, last) if isinstance(each, PackedRevision)]
+    with call.context.room(sum(estimate(size, INLINE) for size in packed), call.cancelled):
+        both = [each.unpacked() if isinstance(each, PackedRevision) else each for each in (made, last)]
+        whole = keep_left_out(both[0], both[1], own)
+        return pack(whole) if isinstance(made, PackedRevision) else whole
+
+
+def _describe_lookups(same: Revision | PackedRevision, terms: Terms) -> Iterator[str]:
+    if differ(same.terms.looked_up, terms.looked_up):
+        yield (
+            "lookup finds something else than when this revision was rendered, which is kept for its random values; it "
+            "counts once the content or spec.config changes"
         )
 
 

@@ -237,6 +237,8 @@ class Confidential:
     """All texts in the values of Secrets."""
     public: str
     """What may be shown: the spec and the name of the BundleDeployment, and values from ConfigMaps."""
+    place: str = "spec.configFrom"
+    """Where the secrets come from, for messages."""
 
 
 def texts_of(value: Any) -> Iterator[str]:

@@ -42,6 +42,7 @@ from rukpak.api.plugins import (
     CustomKind,
     Hook,
     Limits,
+    Lookup,
     Means,
     PrepareRequest,
     PreparesContent,
@@ -78,6 +79,7 @@ from rukpak.controller.formats.applicable import (
     without_reserved_marks,
 )
 from rukpak.controller.formats.helm.failures import make_redactor
+from rukpak.controller.formats.helm.lookups import UnansweredError
 from rukpak.controller.formats.manifests import TextBudget, estimate
 from rukpak.controller.formats.objects import (
     Object,
@@ -122,7 +124,7 @@ def refuse_secret_names(rendering: Rendering, confidential: Confidential, reques
     if place := next((place for place, text in found if text not in known), ""):
         problem = f"{place} contains a value of a Secret, and everybody who can read BundleDeployments can see it there"
         remedy = "take it from a ConfigMap or spec.config if it is not secret, or change the bundle"
-        raise BundleError(Reason.INVALID_CONFIG, f"spec.configFrom: {problem}; {remedy}")
+        raise BundleError(Reason.INVALID_CONFIG, f"{confidential.place}: {problem}; {remedy}")
 
 
 def without_secrets(warning: str, confidential: Confidential) -> str:
@@ -375,6 +377,8 @@ def render(
         if processors or format_name != _HELM:  # what Helm installs of a chart does not depend on it
             rendering = _without_local(rendering)
         return _revision_of(rendering, Terms(inputs="", install_namespace=namespace), request.capabilities)
+    except UnansweredError:
+        raise
     except BundleError as error:
         raise _withhold(error, hidden, secrets or {}) from None
 
@@ -505,6 +509,8 @@ def render_in_child(
         status, told = _run(folder, means)
     if told:
         error = json.loads(told)
+        if error["lookup"]:
+            raise UnansweredError(Lookup(*error["lookup"]))
         if plugin := error["plugin"]:
             count_failure(*plugin)
         failure = BundleError(Reason(error["reason"]), error["message"])
@@ -569,6 +575,7 @@ def _write_request(format_name: str, request: RenderRequest, processors: Sequenc
         "unknown": sorted(request.capabilities.unknown),
         "custom": [[*kind, asdict(known)] for kind, known in request.capabilities.custom.items()],
         "verified": list(request.verified),
+        "answers": None if request.answers is None else [[*each] for each in request.answers.items()],
         "means": {
             "scratch": str(means.scratch),
             "limits": asdict(means.limits),
@@ -582,6 +589,7 @@ def _write_request(format_name: str, request: RenderRequest, processors: Sequenc
 def _read_request(value: Mapping[str, Any]) -> RenderRequest:
     means = dict(value["means"])
     scratch, limits = Path(means.pop("scratch")), Limits(**means.pop("limits"))
+    answers = value["answers"]
     return RenderRequest(
         name=value["name"],
         install_namespace=value["installNamespace"],
@@ -600,6 +608,7 @@ def _read_request(value: Mapping[str, Any]) -> RenderRequest:
         ),
         means=Means(scratch=scratch, cancelled=Event(), limits=limits, **means),
         verified=tuple(value["verified"]),
+        answers=None if answers is None else {Lookup(*lookup): answer for lookup, answer in answers},
     )
 
 
@@ -636,7 +645,7 @@ def main(folder: Path) -> None:
                 value["format"],
                 _read_request(value),
                 _read_processors(value),
-                found and Confidential(secrets=tuple(found["secrets"]), public=found["public"]),
+                found and Confidential(**{**found, "secrets": tuple(found["secrets"])}),
                 _read_secrets(value),
             )
             revision = pack(made)
@@ -644,7 +653,9 @@ def main(folder: Path) -> None:
             (folder / _TERMS).write_bytes(revision.digest.encode() + b"\n" + pack_terms(revision))
     except BundleError as error:
         plugin = error.plugin if isinstance(error, PluginError) else None
+        asked = error.lookup if isinstance(error, UnansweredError) else None
         problem = {"reason": error.reason.value, "message": error.message, "place": error.place, "plugin": plugin}
+        problem["lookup"] = asked
         os.pwrite(told, json.dumps(problem).encode(), 0)
     except MemoryError:
         os._exit(_OUT_OF_MEMORY)

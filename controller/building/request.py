@@ -48,6 +48,7 @@ from rukpak.api.plugins import (
     CustomKind,
     Limits,
     LocalContent,
+    Lookup,
     Means,
     Network,
     Resolution,
@@ -90,6 +91,16 @@ class BuildSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """An object or a list that a bundle has looked up."""
+
+    manifest: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """Empty: it does not exist."""
+    version: str = ""
+    """Its resourceVersion."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BuildContext:
     """What the caller provides for one BundleDeployment: values and callbacks, no cluster."""
 
@@ -107,6 +118,8 @@ class BuildContext:
     """Receives the index of a source that was asked, and its failure."""
     custom_kinds: Callable[[Collection[Kind]], Mapping[Kind, CustomKind]] = lambda _kinds: {}
     """Returns what the cluster knows of custom kinds; without a cluster, nothing."""
+    look_up: Callable[[Lookup], Found] | None = None
+    """Reads what the bundle asks for while it is rendered; raises BundleError. None: nothing is looked up."""
     room: Callable[[int, threading.Event], AbstractContextManager[None]] = lambda size, _cancelled: endless(size)
     """Waits for that many bytes of memory and holds them for a block; the event cancels the wait."""
     guard: Callable[[], AbstractContextManager[None]] = nullcontext

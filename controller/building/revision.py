@@ -20,6 +20,9 @@ RecordedKind: TypeAlias = tuple[str, str, str, bool]
 """Group, version and kind, and whether it is namespaced."""
 RecordedCustomKind: TypeAlias = tuple[str, str, str, CustomKind | None]
 """Group, version and kind, and what was known of it."""
+RecordedLookup: TypeAlias = tuple[str, str, str, str, str, str]
+"""apiVersion, kind, namespace, name (empty for a list), resourceVersion (empty if it did not exist), and the digest of
+what the bundle saw of it."""
 _ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -43,6 +46,8 @@ class Terms:
     """The kinds of other API servers that it was rendered with: see capabilities.py."""
     custom: tuple[RecordedCustomKind, ...] = ()
     """The custom kinds whose definition decided about fields of its objects: see capabilities.py."""
+    looked_up: tuple[RecordedLookup, ...] = ()
+    """What it was rendered with in addition: see answers.py."""
     held: str = ""
     """Why it must not be applied without approval, see revisions/approval.py; empty: it may be, or has been."""
     left: tuple[str, ...] = ()
@@ -141,6 +146,11 @@ def measure(objects: bytes) -> Size:
     return Size(text_bytes=size, values=values)
 
 
+def shows_secrets(terms: Terms) -> bool:
+    """Whether values of Secrets that were looked up may be in the objects of a revision."""
+    return any(lookup[:2] == ("v1", "Secret") for lookup in terms.looked_up)
+
+
 def has_objects(revision: Revision | PackedRevision) -> bool:
     """Return whether a revision has objects, hooks aside."""
     if isinstance(revision, Revision):
@@ -168,6 +178,7 @@ def unpack(digest: str, objects: bytes, terms: bytes) -> Revision:
         warnings, namespace = tuple(fields.pop("warnings")), dict(fields.pop("namespace"))
         fields["pins"], fields["optional"] = tuple(fields["pins"]), tuple(fields["optional"])
         fields["left"], fields["past"] = tuple(fields["left"]), tuple(fields["past"])
+        fields["looked_up"] = tuple(tuple(each) for each in fields.get("looked_up", ()))
         fields["kinds"] = tuple((*kind, scope) for *kind, scope in fields["kinds"])
         fields["custom"] = tuple(
             (*kind, CustomKind(**known) if known is not None else None) for *kind, known in fields["custom"]

@@ -16,7 +16,7 @@ import argparse
 import secrets
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -31,6 +31,7 @@ from rukpak.api.plugins import (
     Credentials,
     Limits,
     LocalContent,
+    Lookup,
     Network,
     ReadsSecrets,
     RenderRequest,
@@ -55,6 +56,7 @@ from rukpak.controller.building.rendering import render
 from rukpak.controller.building.request import (
     BuildContext,
     BuildSettings,
+    Found,
     Request,
     check,
     check_config,
@@ -288,7 +290,7 @@ def _render_draft(
     cancelled = threading.Event()
     context = replace(make_context(options, draft, deployment), unchecked=find_unchecked(spec, status.sources))
     if isinstance(served, Discovery):
-        context = replace(context, custom_kinds=served.custom_kinds)
+        context = replace(context, custom_kinds=served.custom_kinds, look_up=_look_up_as_user(options, served))
     resolved = builder.resolve(spec, match_pins(spec, status.sources), cancelled, context)
     if resolved.failure:
         raise resolved.failure
@@ -309,7 +311,22 @@ def _render_draft(
         check(spec)
         request = replace(request, spec=spec)
     capabilities = served.capabilities() if isinstance(served, Discovery) else served
-    return deployment, _unpacked(builder.build(request, capabilities, cancelled, context))
+    revision = _unpacked(builder.build(request, capabilities, cancelled, context))
+    if revision.terms.looked_up:
+        account = spec.service_account_name
+        whose = f'ServiceAccount "{request.install_namespace}/{account}"' if account else "itself"
+        tell(
+            f"the chart looks up {len(revision.terms.looked_up)} objects or lists, which were read as you; the "
+            f"controller reads them as {whose}, and its revision counts"
+        )
+    return deployment, revision
+
+
+def _look_up_as_user(options: argparse.Namespace, served: Discovery) -> Callable[[Lookup], Found]:
+    from rukpak.controller.revisions.lookups import look_up  # noqa: PLC0415 - needs the cluster
+
+    client = connect(options)
+    return lambda lookup: look_up(client, served.resource, lookup, None, whom="you")
 
 
 def _with_config(

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Self
 
 from rukpak.api import names
+from rukpak.api.plugins import Lookup
 from rukpak.api.v1alpha2.conditions import ConditionType, Reason
 from rukpak.api.v1alpha2.types import BundleDeployment, ObjectMeta, Spec, Status
 from rukpak.controller.apply.execute import Applier
@@ -20,7 +21,7 @@ from rukpak.controller.apply.ownership import Owner, has_all_marks
 from rukpak.controller.apply.removal import Remover
 from rukpak.controller.building.builder import Builder
 from rukpak.controller.building.config_values import needs_objects
-from rukpak.controller.building.request import are_checked
+from rukpak.controller.building.request import Found, are_checked
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.events import Note
 from rukpak.controller.kube.resources import GroupVersionKind, read_kinds
@@ -53,6 +54,8 @@ class SourceServices:
     access: SourceAccess
     configs: ConfigObjects
     poller: Poller
+    look_up: Callable[[BundleDeployment], Callable[[Lookup], Found]] | None = None
+    """Returns what reads the lookups of a BundleDeployment; None: nothing is looked up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

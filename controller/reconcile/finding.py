@@ -394,7 +394,7 @@ def _build_in_background(
         context,
         build_ticket(request),
         BUILD,
-        lambda cancelled, build_context: _build(context, request, kept, cancelled, build_context, known=known),
+        lambda cancelled, build_context: _build(context, request, last, cancelled, build_context, known=known),
     )
 
 
@@ -492,7 +492,8 @@ def _build(
     capabilities = recall_kinds(discovery.capabilities(), known.kinds if known else None)
     # What the last revision needed, the next one will most likely need: then it is rendered only once.
     capabilities = replace(capabilities, custom=_ask([(group, version, kind) for group, version, kind, _ in recorded]))
-    build_context = replace(build_context, custom_kinds=_ask)
+    look_up = context.services.sources.look_up
+    build_context = replace(build_context, custom_kinds=_ask, look_up=look_up and look_up(context.deployment))
     try:
         made = context.services.sources.builder.build(request, capabilities, cancelled, build_context, kept=kept)
     except BundleError as error:

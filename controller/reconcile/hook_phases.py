@@ -16,7 +16,7 @@ from rukpak.controller.apply.hooks import HookEvent, HookOptions, HookRemains, k
 from rukpak.controller.apply.order import Stage, position_of
 from rukpak.controller.apply.targets import TargetSet, make_install_namespace
 from rukpak.controller.building.config_values import reads_secrets
-from rukpak.controller.building.revision import Revision
+from rukpak.controller.building.revision import Revision, shows_secrets
 from rukpak.controller.kube.configuration import User
 from rukpak.controller.observe.records import ObjectKey
 from rukpak.controller.reconcile import stored
@@ -151,7 +151,7 @@ def _options(context: Context, revision: Revision, user: User | None) -> HookOpt
         progress=context.memory.hooks,
         retries=context.memory.retries,
         deadline=deadline,
-        conceals=reads_secrets(context.spec),
+        conceals=reads_secrets(context.spec) or shows_secrets(revision.terms),
         explain=partial(context.services.objects.explainer.explain, context.name),
         confirm=make_confirmation(context, revision.digest),
     )

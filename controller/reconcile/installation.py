@@ -608,5 +608,7 @@ def warnings_on_cluster(
         watches: know which kinds are watched.
     """
     unseen = (kind for kind in kinds if watches.objects.is_forbidden(kind.group, kind.kind))
-    lacking = find_missing_labels(wanted, context.memory.ledger.used, conceals=reads_secrets(context.spec))
+    looked_up = any(each.kind == "Secret" for each in context.status.looked_up)
+    conceals = reads_secrets(context.spec) or looked_up
+    lacking = find_missing_labels(wanted, context.memory.ledger.used, conceals=conceals)
     return [*lacking, *describe_unseen(unseen)]

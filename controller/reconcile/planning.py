@@ -14,6 +14,7 @@ from typing import Any
 
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.policies import HealthCheck, IgnoreRule
+from rukpak.api.v1alpha2.status import LookedUp
 from rukpak.controller.apply.holders import find_replaced
 from rukpak.controller.apply.plan import ApplyOptions, Plan, make_plan
 from rukpak.controller.apply.targets import (
@@ -30,7 +31,7 @@ from rukpak.controller.apply.targets import (
 )
 from rukpak.controller.building.config_values import reads_secrets
 from rukpak.controller.building.request import recall_pins
-from rukpak.controller.building.revision import Revision, Terms
+from rukpak.controller.building.revision import Revision, Terms, shows_secrets
 from rukpak.controller.kube.resources import GroupVersionKind
 from rukpak.controller.observe.records import ObjectKey, Record
 from rukpak.controller.reconcile import hook_phases, stored
@@ -78,6 +79,10 @@ class Work:
             self.wanted.report(self.context),
             revision=self.options.wanted.revision,
             pins=recall_pins(self.revision.terms.pins),
+            looked_up=tuple(
+                LookedUp(api_version=api_version, kind=kind, namespace=namespace, name=name, resource_version=version)
+                for api_version, kind, namespace, name, version, _ in self.revision.terms.looked_up
+            ),
         )
 
 
@@ -248,7 +253,7 @@ def _options(context: Context, terms: Terms, targets: TargetSet) -> ApplyOptions
         install_namespace=terms.install_namespace,
         spec_version=context.spec_version,
         wanted=targets,
-        conceals=reads_secrets(context.spec),
+        conceals=reads_secrets(context.spec) or shows_secrets(terms),
         repairs=(terms.drift or {}).get("mode", "Repair") == "Repair",
         installed=context.status.installed_revision == targets.revision,
         reached=_wave_reached(context, targets.revision),

@@ -10,7 +10,7 @@ from heapq import nsmallest
 from rukpak.api import names
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.api.v1alpha2.status import Changes, HistoryEntry, Wave
+from rukpak.api.v1alpha2.status import Changes, HistoryEntry, LookedUp, Wave
 from rukpak.api.v1alpha2.types import Pending, Rollback, SourcePin
 from rukpak.controller.apply.drift import DriftedObject
 from rukpak.controller.apply.plan import Outcome
@@ -108,6 +108,8 @@ class Report:
     """The digest that the pass worked on: the wanted one, or after a failure the one applied last."""
     pins: tuple[SourcePin, ...] | None = None
     """What the sources of `revision` were resolved to; None: unchanged."""
+    looked_up: tuple[LookedUp, ...] | None = None
+    """What `revision` was rendered with in addition; None: unchanged."""
     outcomes: tuple[Outcome, ...] = ()
     removals: tuple[Removal, ...] = ()
     awaiting_prune: tuple[Record, ...] = ()

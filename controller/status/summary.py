@@ -119,6 +119,7 @@ def _after_report(deployment: BundleDeployment, report: Report, now: datetime) -
             "installed_revision": installed,
             "pending": _pending(report, status),
             "pinned": pinned_after(deployment),
+            "looked_up": status.looked_up if report.looked_up is None else report.looked_up,
             "wave": _wave(report, wanted, status),
             "rollback": rollback_after(deployment, report),
             "objects": counts,

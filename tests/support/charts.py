@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from rukpak.api.plugins import Capabilities, ContentTree, Means, Refusal, Rendering, RenderRequest
+from rukpak.api.plugins import Answers, Capabilities, ContentTree, Means, Refusal, Rendering, RenderRequest
 from rukpak.controller.formats.helm.format import HelmFormat
 from tests.support.archives import tarball
 from tests.support.faulty_registry import OCI_MANIFEST, FaultyRegistry
@@ -70,6 +70,7 @@ def render(
     capabilities: Capabilities = CAPABILITIES,
     refused: Mapping[str, Refusal] | None = None,
     unprepared: Mapping[str, Refusal] | None = None,
+    answers: Answers | None = None,
     **means: Any,
 ) -> Rendering:
     """Render the content below a folder with Helm.
@@ -83,6 +84,7 @@ def render(
         capabilities: of the cluster.
         refused: what must not be read of the content.
         unprepared: what a processor could not prepare of it.
+        answers: to what the chart looks up.
         means: fields of `Means` other than usual.
     """
     folder = scratch / f"scratch-{len(list(scratch.glob('scratch-*')))}"
@@ -96,6 +98,7 @@ def render(
             ),
             config=config or {},
             capabilities=capabilities,
+            answers=answers,
             means=Means(**{"scratch": folder, "programs": PROGRAMS, **means}),
         )
     )

@@ -6,5 +6,6 @@ In: a content tree and `spec.config`. Out: a `Rendering`. `controller/apply` run
               groups that a chart asks for
     values    `spec.config`, and values as Helm reads them
     chart     finds the chart and copies its files
+    lookups   answers to `lookup` in place of a cluster
     failures  its errors as messages without values, and what is refused
 """

@@ -51,6 +51,15 @@ from rukpak.controller.formats.helm.chart import (
     refuse_foreign_references,
 )
 from rukpak.controller.formats.helm.failures import explain, needs_lookup, refuse_what_is_read
+from rukpak.controller.formats.helm.lookups import (
+    UnansweredError,
+    asks,
+    describe_unanswered,
+    find_asked,
+    find_question,
+    restore,
+    rewrite_files,
+)
 from rukpak.controller.formats.helm.values import (
     NAME_CHARACTERS,
     Configuration,
@@ -158,6 +167,13 @@ class HelmFormat:
         refuse_what_is_read(refused, folder, texts)
         refuse_foreign_references(folder, chart.path)
         refuse_unknown_groups(folder, texts, request.capabilities.unknown, chart.path)
+        told = [file.warning for file in files]
+        answers = request.answers if configuration.looks_up else None
+        if is_asking := asks(folder, texts):
+            if answers is None:
+                told.append(describe_unanswered(find_asked(folder)))
+            else:
+                means.occupy(rewrite_files(folder, answers))
         arguments = [
             *("template", release, f"./{_CHART}", "--namespace", request.install_namespace),
             *_capability_arguments(request.capabilities),
@@ -172,8 +188,13 @@ class HelmFormat:
         result = run_program(command, means, subject=quote(chart.path), text=values, environment=ENVIRONMENT)
         if result.status:
             given = [configuration.values, *(file.values for file in files)]
+            if is_asking and answers is not None:
+                question = find_question(result.stderr, name_chart(chart.path))
+                if question and question not in answers:
+                    raise UnansweredError(question)
+                raise explain(replace(result, stderr=restore(result.stderr)), chart.path, given)
             raise explain(result, chart.path, given, partial(needs_lookup, folder))
-        return result, [file.warning for file in files]
+        return result, told
 
 
 def _describe_unknown_hooks(said: str) -> str:

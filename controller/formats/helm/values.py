@@ -40,6 +40,7 @@ NAME_CHARACTERS = 53
 # ValidateReleaseName in pkg/chartutil/validate_name.go of Helm.
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _PATH = "spec.config"
+_LOOKUP = _ON_RENDER, _NEVER = "OnRender", "Never"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -185,6 +186,8 @@ class Configuration:
     """If false, tests run as hooks after installing and upgrading."""
     disable_hooks: bool = False
     """Whether hooks, including tests, are left out."""
+    looks_up: bool = True
+    """Whether `lookup` finds objects of the cluster, where it may."""
     is_upgrade: bool = False
     """Whether `.Release.IsUpgrade` is true instead of `.Release.IsInstall`; all hooks are rendered either way."""
 
@@ -206,6 +209,7 @@ def read_configuration(config: Mapping[str, Any]) -> Configuration:
         include_crds=given.get("includeCRDs", True),
         skip_tests=given.get("skipTests", True),
         disable_hooks=given.get("disableHooks", False),
+        looks_up=given.get("lookup", _ON_RENDER) != _NEVER,
         is_upgrade=given.get("isUpgrade", False),
     )
 
@@ -272,11 +276,17 @@ def _check_boolean(value: Any) -> Iterator[str]:
         yield f": must be true or false, not {describe_type(value)}"
 
 
+def _check_lookup(value: Any) -> Iterator[str]:
+    if value not in _LOOKUP:
+        yield f": must be {' or '.join(_LOOKUP)}"
+
+
 _CHECKS: Mapping[str, Callable[[Any], Iterator[str]]] = {
     "disableHooks": _check_boolean,
     "ignoreMissingValuesFiles": _check_boolean,
     "includeCRDs": _check_boolean,
     "isUpgrade": _check_boolean,
+    "lookup": _check_lookup,
     "releaseName": _check_name,
     "skipTests": _check_boolean,
     "values": _check_values,

@@ -15,7 +15,7 @@ from rukpak.controller.formats.helm.values import (
     write_values,
 )
 
-KNOWN = "disableHooks, ignoreMissingValuesFiles, includeCRDs, isUpgrade, releaseName, skipTests, values, valuesFiles"
+KNOWN = "disableHooks, ignoreMissingValuesFiles, includeCRDs, isUpgrade, lookup, releaseName, skipTests, values, valuesFiles"
 NO_PATH = 'must be a path relative to the root of the content, without ".."'
 NO_NAME = (
     "spec.config.releaseName: must consist of lower-case letters, digits, dashes and dots, "
@@ -29,6 +29,7 @@ PROBLEMS: dict[str, tuple[dict[str, Any], list[str]]] = {
             "ignoreMissingValuesFiles": True,
             "includeCRDs": False,
             "isUpgrade": True,
+            "lookup": "Never",
             "releaseName": "web.2-x",
             "skipTests": False,
             "values": {"a": 1},
@@ -56,6 +57,7 @@ PROBLEMS: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["spec.config.values: contains more than one document, of which Helm reads only the first; combine them"],
     ),
     "values that are no text": ({"values": "a: \ud800"}, ["spec.config.values:1: not UTF-8; save the file as UTF-8"]),
+    "lookups of an unknown kind": ({"lookup": True}, ["spec.config.lookup: must be OnRender or Never"]),
     "files that are no list": (
         {"valuesFiles": "a"},
         ["spec.config.valuesFiles: must be a list of paths, not a string"],

@@ -1,0 +1,162 @@
+"""What a bundle looks up while it is rendered: asked once for each build, recorded, and kept out of what is shown.
+
+A rendering that needs an answer ends with the question, and is run again with the answer. All renderings of one build
+get the same answers. They belong to the inputs of the revision: its terms record what was looked up, in which version,
+and the digest of what the bundle saw of it. They are read when something is rendered, never because an object changes.
+
+A chart may leave out an object because it has found that very object, which it has made itself. Such an object remains
+part of the revision, as it was installed. Otherwise it would be pruned, and made anew with the next revision.
+
+Not here: as whom objects are read (revisions/lookups.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rukpak.api import names
+from rukpak.api.errors import BundleError
+from rukpak.api.plugins import MEBIBYTE, Lookup
+from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.building.config_values import Confidential
+from rukpak.controller.building.request import Found, Request
+from rukpak.controller.building.revision import PackedRevision, RecordedLookup, Revision
+from rukpak.controller.content.digests import digest_of_json
+from rukpak.controller.content.limits import describe_bytes
+from rukpak.controller.formats.applicable import revision_digest
+from rukpak.controller.formats.helm.lookups import describe, find_secret_values, make_answer
+from rukpak.controller.formats.objects import group_of
+from rukpak.controller.untrusted import strings, text
+
+LOOKUPS = 64
+"""Objects and lists that one revision looks up."""
+LOOKUP_BYTES = 4 * MEBIBYTE
+"""Size of all answers of one revision, as JSON."""
+_REMEDY = "look up less, or set spec.config.lookup to Never"
+
+
+class Asked:
+    """The answers of one build. Not thread-safe.
+
+    Args:
+        look_up: None: nothing is looked up.
+        last: the revision that is installed, if there is one.
+    """
+
+    def __init__(
+        self, look_up: Callable[[Lookup], Found] | None, last: Revision | PackedRevision | None = None
+    ) -> None:
+        self._look_up, self.last = look_up, last
+        self.answers: dict[Lookup, Mapping[str, Any]] | None = None if look_up is None else {}
+        self._versions: dict[Lookup, str] = {}
+        self._size = 0
+
+    def ask(self, lookup: Lookup) -> None:
+        """Get one more answer.
+
+        Raises: BundleError (RenderLimitExceeded, and those of `look_up`).
+        """
+        if self._look_up is None or self.answers is None or lookup in self.answers:
+            raise RuntimeError("a format asks although it has been told not to, or has the answer")
+        if len(self.answers) == LOOKUPS:
+            problem = f"lookup: the bundle looks up more than {LOOKUPS} objects and lists"
+            raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; {_REMEDY}")
+        found = self._look_up(lookup)
+        answer = make_answer(found.manifest, lookup) if found.manifest else {}
+        self._size += len(json.dumps(answer, ensure_ascii=False).encode(errors="replace"))
+        if self._size > LOOKUP_BYTES:
+            problem = (
+                f"lookup: with {describe(lookup)}, what the bundle looks up exceeds {describe_bytes(LOOKUP_BYTES)}"
+            )
+            raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; {_REMEDY}")
+        self.answers[lookup], self._versions[lookup] = answer, found.version
+
+    def recorded(self) -> tuple[RecordedLookup, ...]:
+        """Return what the terms of a revision record."""
+        return tuple(
+            (*lookup, self._versions[lookup], digest_of_json(answer))
+            for lookup, answer in sorted((self.answers or {}).items(), key=lambda pair: pair[0])
+        )
+
+    def secrets(self) -> list[str]:
+        """Return the values of Secrets that were found."""
+        return find_secret_values(self.answers or {})
+
+    def confidential(self, request: Request) -> Confidential | None:
+        """Return what is secret of the inputs of a rendering, with what was found."""
+        found = self.secrets()
+        if not found:
+            return request.confidential
+        known = request.confidential or Confidential(
+            secrets=(),
+            public=f"{request.name}\n{request.spec.model_dump_json(by_alias=True, exclude_unset=True)}",
+            place="lookup",
+        )
+        return replace(known, secrets=(*known.secrets, *found))
+
+    def own_objects(self, name: str) -> frozenset[tuple[str, str, str, str]]:
+        """Return group, kind, namespace and name of the objects that were found and belong to a BundleDeployment."""
+        return frozenset(
+            (lookup.api_version.rpartition("/")[0], lookup.kind, text(answer, "metadata", "namespace"), lookup.name)
+            for lookup, answer in (self.answers or {}).items()
+            if lookup.name and strings(answer, "metadata", "labels").get(names.OWNER_LABEL) == name
+        )
+
+
+def differ(one: Sequence[RecordedLookup], other: Sequence[RecordedLookup]) -> bool:
+    """Whether a bundle would see a difference between two records."""
+    return {each[:4]: each[5] for each in one} != {each[:4]: each[5] for each in other}
+
+
+def keep_left_out(made: Revision, last: Revision, own: frozenset[tuple[str, str, str, str]]) -> Revision:
+    """Return a revision with those of its own objects that it looks up and leaves out, as the last revision has them.
+
+    Args:
+        made: as it was rendered.
+        last: the one before.
+        own: see `Asked.own_objects`.
+    """
+    rendered = {_identity(item) for item in made.objects}
+    left_out = {
+        index: item
+        for index, item in enumerate(last.objects)
+        if (identity := _identity(item)) in own and identity not in rendered
+    }
+    if not left_out:
+        return made
+    objects = list(made.objects)
+    for index, item in left_out.items():
+        objects.insert(index, item)
+    warnings = [
+        f'{item["kind"]} "{item["metadata"]["name"]}": the chart leaves it out because lookup finds it; it is kept '
+        "as it was installed"
+        for item in left_out.values()
+    ]
+    return replace(
+        made,
+        objects=tuple(objects),
+        digest=revision_digest(objects, made.hooks),
+        warnings=(*made.warnings, *warnings),
+    )
+
+
+def with_warnings_on(made: Revision, own: frozenset[tuple[str, str, str, str]]) -> Revision:
+    """Return a revision with warnings about those of its own objects that the installed revision keeps, if it has them.
+
+    Args:
+        made: as it was rendered.
+        own: see `Asked.own_objects`.
+    """
+    rendered = {_identity(item) for item in made.objects}
+    warnings = [
+        f'{kind} "{name}": the chart leaves it out because lookup finds it; the controller keeps it as it is installed'
+        for _, kind, _, name in sorted(own - rendered)
+    ]
+    return replace(made, warnings=(*made.warnings, *warnings))
+
+
+def _identity(item: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    return group_of(item), text(item, "kind"), text(item, "metadata", "namespace"), text(item, "metadata", "name")

@@ -1,0 +1,316 @@
+"""`lookup` in charts: a password that is looked up stays, and what is read is what the account may read."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rukpak.api import names
+from tests.support.bundles import Deployed, Manifest, World, image
+from tests.support.charts import chart_of, write
+from tests.support.controller import command
+from tests.support.private_sources import secret_manifest
+from tests.support.tenants import ACCOUNT, CONFIG_MAPS, grant, tenant
+
+pytestmark = pytest.mark.own_cluster
+
+SECRETS = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create", "delete", "get", "list", "patch", "update"]}
+SECRET = "apiVersion: v1\nkind: Secret\nmetadata: {name: db}\ndata: {password: %s}\n"
+SETTINGS = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {version: '{{ .Chart.Version }}'}\n"
+FIELD = """\
+{{- $old := lookup "v1" "Secret" .Release.Namespace "db" }}
+apiVersion: v1
+kind: Secret
+metadata: {name: db}
+data:
+  password: {{ if $old }}{{ $old.data.password }}{{ else }}{{ randAlphaNum 12 | b64enc }}{{ end }}
+"""
+HELPER = '{{ define "old" }}{{ dig "data" "password" "" (lookup "v1" "Secret" .Release.Namespace "db") }}{{ end }}'
+OLD_OR_NEW = '{{ include "old" . | default (randAlphaNum 16 | b64enc) | quote }}'
+
+
+@dataclass(frozen=True)
+class Kept:
+    name: str
+    files: Mapping[str, str]
+
+
+CHARTS = [
+    Kept("as in the field", {"templates/a.yaml": FIELD}),
+    Kept("in a helper", {"templates/a.yaml": SECRET % OLD_OR_NEW, "templates/_h.tpl": HELPER}),
+    Kept(
+        "in a subchart",
+        {
+            "charts/sub/Chart.yaml": "apiVersion: v2\nname: sub\nversion: 1.0.0\n",
+            "charts/sub/templates/a.yaml": SECRET % OLD_OR_NEW,
+            "charts/sub/templates/_h.tpl": HELPER,
+        },
+    ),
+    Kept(
+        "in tpl",
+        {
+            "templates/a.yaml": SECRET % "{{ tpl .Values.password . }}",
+            "values.yaml": "password: '{{ dig `data` `password` (randAlphaNum 16 | b64enc) "
+            "(lookup `v1` `Secret` .Release.Namespace `db`) }}'",
+        },
+    ),
+    Kept(
+        "of a list",
+        {
+            "templates/a.yaml": '{{ $found := "" }}{{ range (lookup "v1" "Secret" .Release.Namespace "").items }}'
+            '{{ if eq .metadata.name "db" }}{{ $found = .data.password }}{{ end }}{{ end }}'
+            + SECRET
+            % "{{ $found | default (randAlphaNum 16 | b64enc) }}"
+        },
+    ),
+]
+
+
+def versions(files: Mapping[str, str], version: int) -> dict[str, bytes]:
+    made = chart_of({**files, "templates/settings.yaml": SETTINGS})
+    return {**made, "c/Chart.yaml": f"apiVersion: v2\nname: c\nversion: {version}.0.0\n".encode()}
+
+
+def deploy(world: World, name: str, files: Mapping[str, str], **config: Any) -> Deployed:
+    return world.deploy(versions(files, 1), name=name, format="helm", serviceAccountName=ACCOUNT, config=config)
+
+
+def upgrade(world: World, deployed: Deployed, files: Mapping[str, str], version: int) -> Manifest:
+    before = deployed.status()["installedRevision"]
+    deployed.change(sources=[image(world.push(deployed.name, versions(files, version), tag=f"v{version}"))])
+    return deployed.wait_installed(before)
+
+
+def read_secret(world: World, namespace: str, name: str = "db") -> Manifest:
+    found: Manifest = world.client.get(f"/api/v1/namespaces/{namespace}/secrets/{name}").value
+    return found
+
+
+def password(world: World, namespace: str) -> str:
+    return str(read_secret(world, namespace)["data"]["password"])
+
+
+@pytest.mark.parametrize("chart", CHARTS, ids=attrgetter("name"))
+def test_a_password_stays_over_three_versions(world: World, chart: Kept) -> None:
+    name = tenant(world, CONFIG_MAPS, SECRETS)
+    deployed = deploy(world, name, chart.files)
+    first = deployed.wait_ready()
+    expect = password(world, name)
+    assert len(base64.b64decode(expect)) >= 12
+    for version in (2, 3):
+        after = upgrade(world, deployed, chart.files, version)
+        assert (password(world, name), after["lookedUp"][0]["kind"]) == (expect, "Secret")
+    assert first["lookedUp"][0].get("resourceVersion", "") == "" or chart.name == "of a list"
+    assert base64.b64decode(expect).decode() not in json.dumps(deployed.read()) + world.controller.log
+
+
+SHOWN = SETTINGS.replace("\ndata: {", "\ndata: {found: '{{ %s }}', ")
+GIVEN = '(lookup "v1" "Secret" "%s" "given").data | default dict | toJson | sha256sum | trunc 8'
+NOTHING = "44136fa3"
+"""Of `{}`."""
+
+
+def shown(template: str) -> dict[str, str]:
+    return {"templates/settings.yaml": SHOWN % template}
+
+
+def deploy_shown(world: World, name: str, template: str, **config: Any) -> Deployed:
+    files = chart_of(shown(template))
+    return world.deploy(files, name=name, format="helm", serviceAccountName=ACCOUNT, config=config)
+
+
+def upgrade_shown(world: World, deployed: Deployed, template: str, version: int = 2) -> Manifest:
+    before = deployed.status()["installedRevision"]
+    made = chart_of(shown(template)) | {"c/Chart.yaml": f"apiVersion: v2\nname: c\nversion: {version}.0.0\n".encode()}
+    deployed.change(sources=[image(world.push(deployed.name, made, tag=f"v{version}"))])
+    return deployed.wait_installed(before)
+
+
+def found(deployed: Deployed) -> str:
+    return str((deployed.data("settings") or {})["found"])
+
+
+def give(world: World, namespace: str, text: str) -> None:
+    value = secret_manifest(namespace, "given", {"password": text}, "Opaque")
+    world.client.apply(f"/api/v1/namespaces/{namespace}/secrets/given", value, manager="tests", force=True)
+
+
+def test_what_is_looked_up_counts_when_something_is_rendered(world: World) -> None:
+    name = tenant(world, CONFIG_MAPS, SECRETS)
+    deployed = deploy_shown(world, name, GIVEN % name)
+    assert deployed.wait_ready()["lookedUp"] == [
+        {"apiVersion": "v1", "kind": "Secret", "namespace": name, "name": "given"}
+    ]
+    assert found(deployed) == NOTHING
+
+    give(world, name, "hunter22")
+    before = deployed.status()["installedRevision"]
+    deployed.request_reconcile("again")
+    after = deployed.wait_installed(before)
+    first, secret = found(deployed), read_secret(world, name, "given")
+    assert (first != NOTHING, after["lookedUp"][0]["resourceVersion"]) == (True, secret["metadata"]["resourceVersion"])
+
+    give(world, name, "hunter33")
+    world.restart()
+    deployed.wait_ready()
+    assert found(deployed) == first  # nobody has asked for another rendering
+    world.client.delete(f"/api/v1/namespaces/{name}/secrets/given")
+    upgrade_shown(world, deployed, GIVEN % name)
+    assert found(deployed) == NOTHING
+    assert "hunter22" not in json.dumps(deployed.read()) + world.controller.log
+
+
+def test_an_account_looks_up_what_it_may_read_and_nothing_else(world: World) -> None:
+    other = tenant(world)
+    give(world, other, "hunter22")
+    name = tenant(world, CONFIG_MAPS)
+    deployed = deploy_shown(world, name, GIVEN % other)
+    told = deployed.wait_for("Installed", "False", "Forbidden")["message"]
+    rule = 'with rules: [{apiGroups: [""], resources: [secrets], resourceNames: [given], verbs: [get]}]'
+    assert (f'lookup of v1/Secret "given" in namespace "{other}"' in told, rule in told) == (True, True), told
+
+    grant_elsewhere(world, other, name, {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]})
+    deployed.wait_ready()
+    assert found(deployed) != NOTHING
+
+
+def grant_elsewhere(world: World, namespace: str, tenant_name: str, rule: Manifest) -> None:
+    grant(world, namespace, rule, name="reader")
+    path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings/reader"
+    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": tenant_name}
+    world.client.merge_patch(path, {"subjects": [subject]})
+
+
+def test_a_custom_resource_and_a_kind_that_is_not_served(world: World) -> None:
+    reads = {"apiGroups": [names.GROUP], "resources": ["*"], "verbs": ["get", "list"]}
+    name = tenant(world, CONFIG_MAPS)
+    grant_cluster(world, name, reads)
+    kind = f'"{names.GROUP}/v1alpha2" "{names.KIND}"'
+    deployed = deploy_shown(world, name, f'(lookup {kind} "" "{name}").spec.format')
+    deployed.wait_ready()
+    assert found(deployed) == "helm"
+    other = deploy_shown(world, tenant(world, CONFIG_MAPS), '(lookup "a.example/v1" "B" "" "c") | toJson')
+    told = other.wait_for("Installed", "False", "KindNotServed")["message"]
+    assert 'lookup of a.example/v1/B "c": the cluster does not serve this kind' in told
+
+
+def grant_cluster(world: World, name: str, rule: Manifest) -> None:
+    group = "rbac.authorization.k8s.io"
+    role = {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": [rule]}
+    binding = {
+        "apiVersion": f"{group}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": name}],
+    }
+    world.client.apply(f"/apis/{group}/v1/clusterroles/{name}", role, manager="tests", force=True)
+    world.client.apply(f"/apis/{group}/v1/clusterrolebindings/{name}", binding, manager="tests", force=True)
+
+
+LEFT_OUT = '{{ if not (lookup "v1" "Secret" .Release.Namespace "db") }}\n%s{{ end }}' % (
+    SECRET % "{{ randAlphaNum 16 | b64enc }}"
+)
+
+
+def test_an_object_that_the_chart_leaves_out_because_it_has_made_it_stays(world: World) -> None:
+    name = tenant(world, CONFIG_MAPS, SECRETS)
+    files = {"templates/a.yaml": LEFT_OUT}
+    deployed = deploy(world, name, files)
+    deployed.wait_ready()
+    before = read_secret(world, name)
+    for version in (2, 3):
+        after = upgrade(world, deployed, files, version)
+        kept = read_secret(world, name)
+        assert (kept["metadata"]["uid"], kept["data"]) == (before["metadata"]["uid"], before["data"])
+        assert 'Secret "db": the chart leaves it out because lookup finds it' in str(after["warnings"])
+    deployed.request_reconcile("again")
+    deployed.wait_ready()
+    assert read_secret(world, name)["data"] == before["data"]
+
+
+RANDOM = FIELD + "  other: {{ randAlphaNum 8 | b64enc }}\n"
+
+
+def test_random_values_stay_whatever_the_lookups_say(world: World) -> None:
+    name = tenant(world, CONFIG_MAPS, SECRETS)
+    deployed = deploy(world, name, {"templates/a.yaml": RANDOM})
+    deployed.wait_ready()
+    before = read_secret(world, name)["data"]
+    deployed.request_reconcile("again")
+    world.wait(lambda: deployed.status().get("lastHandledReconcileAt") == "again", "the request is handled")
+    deployed.wait_ready()
+    assert read_secret(world, name)["data"] == before
+    upgrade(world, deployed, {"templates/a.yaml": RANDOM}, 2)
+    after = read_secret(world, name)["data"]
+    assert (after["password"], after["other"] != before["other"]) == (before["password"], True)
+
+
+@dataclass(frozen=True)
+class Refused:
+    name: str
+    template: str
+    reason: str
+    message: str
+
+
+REFUSED = [
+    Refused("endless lookups", '{{ range until 99 }}{{ $a := lookup "v1" "Secret" "NAME" (printf "a%d" .) }}{{ end }}',
+            "RenderLimitExceeded", "lookup: the bundle looks up more than 64 objects and lists"),
+    Refused("a name with slashes", '{{ lookup "v1" "ConfigMap" "NAME" "../../secrets/given" }}', "RenderFailed",
+            'lookup of "../../secrets/given", which is no name'),
+    Refused("a value of a Secret in a name", "---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n"
+            '  name: {{ (lookup "v1" "Secret" "NAME" "given").data.password | b64dec }}\n', "InvalidConfig",
+            "metadata.name contains a value of a Secret"),
+    Refused("a value of a Secret in a message", '{{ fail (lookup "v1" "Secret" "NAME" "given").data.password }}',
+            "RenderFailed", "its message is not shown"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=attrgetter("name"))
+def test_what_a_chart_must_not_do_with_it(case: Refused, world: World) -> None:
+    name = tenant(world, CONFIG_MAPS, {**SECRETS, "resources": ["secrets", "configmaps"]})
+    give(world, name, "hunter22")
+    deployed = deploy(world, name, {"templates/a.yaml": case.template.replace("NAME", name)})
+    told = deployed.wait_for("Installed", "False", case.reason)["message"]
+    assert case.message in told
+    said = json.dumps(deployed.read()) + json.dumps(deployed.events()) + world.controller.log
+    assert "hunter22" not in said
+    assert base64.b64encode(b"hunter22").decode() not in said
+
+
+def test_lookups_may_be_forbidden_by_the_spec(world: World) -> None:
+    name = tenant(world, CONFIG_MAPS)
+    deployed = deploy_shown(world, name, GIVEN % name, lookup="Never")
+    after = deployed.wait_ready()
+    assert (found(deployed), after.get("lookedUp", [])) == (NOTHING, [])
+    warning = "lookup finds nothing in this rendering, and the result may depend on it: templates/settings.yaml:5"
+    assert warning in str(after["warnings"])
+
+
+def test_a_preview_looks_up_as_the_user_and_shows_what_will_be_applied(world: World, tmp_path: Path) -> None:
+    rukpak = command(world.cluster.kubeconfig)
+    name = tenant(world, CONFIG_MAPS, SECRETS)
+    deployed = deploy(world, name, {"templates/a.yaml": FIELD})
+    deployed.wait_ready()
+    reference = image(world.push(name, versions({"templates/a.yaml": FIELD}, 2), tag="v2"))
+    about = {"apiVersion": f"{names.GROUP}/v1alpha2", "kind": names.KIND, "metadata": {"name": name}}
+    spec = {**deployed.read()["spec"], "sources": [reference]}
+    (tmp_path / "next.json").write_text(json.dumps({**about, "spec": spec}))
+    done = rukpak("diff", "-f", str(tmp_path / "next.json"), "--use-secrets", "-o", "json", status=1)
+    assert "looks up 1 objects or lists, which were read as you" in done.stderr
+    found = {f"{each['kind']} {each['name']}": each["change"] for each in json.loads(done.stdout)["objects"]}
+    assert found == {"ConfigMap settings": "changed"}, done.stdout
+
+    write(tmp_path, versions({"templates/a.yaml": FIELD}, 2))
+    told = rukpak("render", str(tmp_path / "c")).stderr
+    assert (
+        "lookup finds nothing in this rendering, and the result may depend on it: templates/a.yaml:1 (v1/Secret" in told
+    )
