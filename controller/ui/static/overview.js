@@ -164,7 +164,7 @@ export class Overview {
     const focused = this.body.contains(document.activeElement) ? document.activeElement : null;
     const wanted = this.shown.slice(from, to).map((row, index) => this.element(row, from + index));
     const kept = new Set(wanted);
-    for (const each of [...this.body.children]) if (!kept.has(each)) each.remove();
+    for (const each of [...this.body.children].filter((row) => !kept.has(row))) each.remove();
     wanted.forEach((each, index) => {
       if (this.body.children[index] !== each) this.body.insertBefore(each, this.body.children[index] ?? null);
     });
