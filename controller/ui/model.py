@@ -56,6 +56,10 @@ class Row:
     format: str = ""
     namespace: str = ""
     revision: str = ""
+    desired: str = ""
+    """Digest of the revision that its sources lead to."""
+    installed: str = ""
+    """Digest of the one that is installed."""
     sources: Sequence[str] = ()
     """Kinds of its sources."""
     version: str = ""
@@ -95,6 +99,8 @@ def make_row(value: Manifest) -> Row:
         format=spec.format,
         namespace=spec.install_namespace or status.install_namespace,
         revision=status.display.revision,
+        desired=status.revision,
+        installed=status.installed_revision,
         sources=list(dict.fromkeys(each.kind for each in spec.sources)),
         version=", ".join(each.reference for each in status.installed_sources or status.sources if each.reference),
         labels=[f"{key}={label}" for key, label in sorted(strings(value, "metadata", "labels").items())],

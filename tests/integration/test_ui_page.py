@@ -18,6 +18,7 @@ from playwright.sync_api import Browser, Page, expect
 from rukpak.api.names import WAVE
 from rukpak.controller.building.revision import Revision, Terms
 from rukpak.controller.playground.waiting import wait_for
+from rukpak.controller.revisions.store import RevisionStore, secret_name
 from rukpak.controller.ui import watching
 from rukpak.controller.ui.logs import LINE_BYTES
 from tests.support.browser import find_violations, launch, opened
@@ -29,6 +30,8 @@ from tests.support.pages import (
     CONFIG_MAPS,
     DIGEST,
     EVENTS,
+    NEXT,
+    STORE,
     WORKLOADS,
     Served,
     Shop,
@@ -36,6 +39,7 @@ from tests.support.pages import (
     condition,
     deployment,
     drifted,
+    pin,
     ready,
     serve,
     waiting,
@@ -166,7 +170,14 @@ def test_all_are_listed_the_worst_first_with_their_state_as_a_word(page: Page) -
     assert len(set(shapes)) == 5
 
 
-def test_a_state_a_text_a_format_and_a_namespace_narrow_the_list(page: Page) -> None:
+def test_a_state_a_text_and_each_choice_narrow_the_list(page: Page, shop: Shop) -> None:
+    kept = shop.api.objects[BOARD]["ads"]
+    shop.put("ads", {key: kept[key] for key in ("spec", "status", "apiVersion", "kind")}, labels={"team": "ads"})
+    found = ready(installedSources=[pin("v9")], installNamespace="search")
+    shop.put(
+        "search",
+        deployment({"format": "plain", "installNamespace": "search", "dependsOn": [{"name": "shop"}]}, **found),
+    )
     page.get_by_role("button", name=re.compile("1 waiting")).click()
     expect(page.locator("tbody tr")).to_have_count(1)
     assert names(page) == ["billing"]
@@ -177,12 +188,20 @@ def test_a_state_a_text_a_format_and_a_namespace_narrow_the_list(page: Page) -> 
     page.get_by_label("Filter by namespace").select_option("search")
     expect(page.locator("tbody tr")).to_have_count(1)
     page.get_by_label("Filter by namespace").select_option("")
+    page.get_by_label("Filter by label").select_option("team=ads")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.get_by_label("Filter by label").select_option("")
+    page.get_by_label("Filter by version").select_option("v9")
+    expect(page.locator("tbody tr td.name")).to_have_text(["search"])
+    page.get_by_label("Filter by version").select_option("")
     page.keyboard.press("/")
     page.keyboard.type("does not exist")
     expect(page.locator("tbody tr")).to_have_count(1)
     assert names(page) == ["ads"]
     page.keyboard.press("Escape")
     expect(page.locator("tbody tr")).to_have_count(5)
+    show(page, "#/bd/search")
+    expect(page.get_by_role("link", name="shop", exact=True)).to_have_attribute("href", "#/bd/shop")
 
 
 def test_the_keyboard_leads_to_one_and_back(page: Page) -> None:
@@ -497,6 +516,32 @@ def test_who_may_not_list_them_is_told(browser: Browser, shop: Shop) -> None:
 
 
 # acts
+
+
+def test_what_would_change_is_shown_before_it_is_asked_for(
+    page: Page, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    revisions = {}
+    for digest, color in ((DIGEST, "green"), (NEXT, "red")):
+        settings = make("v1", "ConfigMap", "settings", data={"color": color})
+        settings["metadata"]["namespace"] = "shop"
+        terms = Terms(inputs="", install_namespace="shop")
+        revisions[digest] = Revision(digest=digest, objects=(settings,), terms=terms)
+    monkeypatch.setattr(RevisionStore, "read", lambda _store, _name, digest: revisions[digest])
+    show(page, "#/bd/billing")
+    page.get_by_role("button", name="Approve").click()
+    dialog = page.get_by_role("dialog", name="Approve: billing")
+    expect(dialog.locator(".removed")).to_have_text("-  color: green")
+    expect(dialog.locator(".added")).to_have_text("+  color: red")
+    dialog.get_by_role("button", name="Cancel").click()
+    assert not [each for each in shop.api.received if each.method == "PATCH"]
+
+
+def test_who_may_not_read_revisions_is_told_before_approving(page: Page, shop: Shop) -> None:
+    shop.api.refused |= {f"{STORE}/{secret_name('billing', digest, 0)}": Fault(403) for digest in (DIGEST, NEXT)}
+    show(page, "#/bd/billing")
+    page.get_by_role("button", name="Approve").click()
+    expect(page.locator(".preview")).to_contain_text("you may not read stored revisions")
 
 
 def test_acts_ask_before_they_are_sent_and_carry_what_was_shown(page: Page, shop: Shop) -> None:

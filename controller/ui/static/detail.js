@@ -103,6 +103,8 @@ export class Detail {
         ["Revision", row.revision],
         ["Objects", row.total ? `${row.healthy} of ${row.total} healthy` : ""],
         ["Drift", row.drifted ? `${row.drifted} drifted` : ""],
+        ["Version", row.version],
+        ["Requires", row.requires.length && make("span", {}, row.requires.flatMap((name) => [make("a", { href: `#/bd/${encodeURIComponent(name)}`, key: `requires ${name}` }, name), " "]))],
         ["Last change", ago(row.changed)],
       ].filter(([, value]) => value).map(([title, value]) => make("div", {}, make("dt", {}, title), make("dd", {}, value)))),
     ];
@@ -112,8 +114,16 @@ export class Detail {
     return make("button", { type: "button", key: `${verb} ${given.revision ?? ""}`, onclick: () => this.act(verb, title, given), ...about }, title);
   }
 
+  /** Return what a verb would change, for the question before it: nothing for one that changes no object at once. */
+  changeOf(verb, { revision }) {
+    if (!["resume", "approve", "rollback"].includes(verb)) return undefined;
+    const { objects, row } = this.detail;
+    return { path: this.path, drifted: objects.filter((node) => node.drift && node.uid), to: revision ?? row.desired, from: row.installed };
+  }
+
   async act(verb, title, given) {
-    if (await ask(verb, this.name, given)) await send(`${this.path}/acts/${verb}`, title, this.name, given);
+    const change = this.changeOf(verb, given);
+    if (await ask(verb, this.name, { ...given, change })) await send(`${this.path}/acts/${verb}`, title, this.name, given);
   }
 
   pending(pending, offers) {
