@@ -442,8 +442,8 @@ def _make_entry(entry: HistoryEntry, deployment: BundleDeployment) -> Json:
 
 
 def _describe_history_sources(entry: HistoryEntry) -> str:
-    # The line has the revision already, of which digests of contents say no more to people.
-    return re.sub(r"(?<=[^:@, ])@[0-9a-f]{12}\b", "", entry.sources)
+    # Beside the digest of the revision, that of a content says no more to people, if it has a tag or version.
+    return re.sub(r"(:[^@, ]+)@[0-9a-f]{12}\b", r"\1", entry.sources)
 
 
 def _make_pending(deployment: BundleDeployment, pending: Pending) -> Json:

@@ -232,7 +232,8 @@ async def _detail_events(site: Site, name: str) -> AsyncIterator[tuple[str, str]
             if view.version != seen and site.board.is_listed and waited >= DETAIL_SECONDS:
                 seen, waited = view.version, 0.0
                 offers = await run_in_threadpool(_offer, site, name)
-                text = f'{{"detail":{await run_in_threadpool(view.read)},"offers":{offers}}}'
+                dependents = json.dumps(site.board.find_dependents(name))
+                text = f'{{"detail":{await run_in_threadpool(view.read)},"offers":{offers},"dependents":{dependents}}}'
                 if text != sent:
                     sent = text
                     yield "detail", text

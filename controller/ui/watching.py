@@ -140,6 +140,7 @@ class Board:
         self._rows: dict[str, tuple[int, str]] = {}
         self._version = 0
         self._views: dict[str, View] = {}
+        self._requires: dict[str, Sequence[str]] = {}
         self._reached = ""
         """When the cluster was known to answer last; empty: never."""
 
@@ -182,13 +183,20 @@ class Board:
 
     def _make_row(self, name: str) -> None:
         value = self.find(name)
-        text = to_json(make_row(value)) if value else ""
+        row = make_row(value) if value else None
+        text = to_json(row) if row else ""
         with self._lock:
             self._version += 1
             if text:
                 self._rows[name] = (self._version, text)
             else:
                 self._rows.pop(name, None)
+            required = row.requires if row else ()
+            affected = {*required}.symmetric_difference(self._requires.pop(name, ()))
+            self._requires |= {name: required} if required else {}
+            views = [self._views[each] for each in affected if each in self._views]
+        for view in views:
+            view.note()
 
     @property
     def version(self) -> int:
@@ -199,6 +207,11 @@ class Board:
         """Return the version and the JSON of each row, by name."""
         with self._lock:
             return dict(self._rows)
+
+    def find_dependents(self, name: str) -> list[str]:
+        """Return the names of the BundleDeployments whose `dependsOn` names one."""
+        with self._lock:
+            return sorted(each for each, required in self._requires.items() if name in required)
 
     def find(self, name: str) -> Manifest | None:
         """Return a BundleDeployment as it was watched last; None if it does not exist."""

@@ -202,6 +202,8 @@ def test_a_state_a_text_and_each_choice_narrow_the_list(page: Page, shop: Shop) 
     expect(page.locator("tbody tr")).to_have_count(5)
     show(page, "#/bd/search")
     expect(page.get_by_role("link", name="shop", exact=True)).to_have_attribute("href", "#/bd/shop")
+    show(page, "#/bd/shop")
+    expect(page.get_by_role("link", name="search", exact=True)).to_have_attribute("href", "#/bd/search")
 
 
 def test_the_keyboard_leads_to_one_and_back(page: Page) -> None:

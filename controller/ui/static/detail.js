@@ -57,7 +57,7 @@ export class Detail {
     return false;
   }
 
-  take({ detail, offers }) {
+  take({ detail, offers, dependents }) {
     const isFirst = Date.now() - this.opened < SETTLING;
     this.detail = detail;
     if (!detail) {
@@ -66,7 +66,7 @@ export class Detail {
       replace(this.parts.head, make("h1", {}, this.name), make("p", { class: "quiet", role: "status" }, `BundleDeployment "${this.name}" does not exist.`));
       return;
     }
-    this.put("head", [detail.row, detail.acts, offers], () => this.head(detail, offers), isFirst);
+    this.put("head", [detail.row, detail.acts, offers, dependents], () => this.head(detail, offers, dependents), isFirst);
     this.put("steps", detail.steps, () => steps(detail.steps), isFirst);
     this.put("pending", [detail.pending, offers], () => this.pending(detail.pending, offers), isFirst);
     this.put("notes", detail.notes, () => detail.notes.map((text) => make("p", {}, sign("drift"), make("span", {}, text))), true);
@@ -87,7 +87,8 @@ export class Detail {
     if (!isQuiet && !part.hidden) mark(part);
   }
 
-  head({ row, acts }, offers) {
+  head({ row, acts }, offers, dependents) {
+    const links = (names, about) => names.length && make("span", {}, names.flatMap((name) => [make("a", { href: `#/bd/${encodeURIComponent(name)}`, key: `${about} ${name}` }, name), " "]));
     const titles = { pause: "Pause", resume: "Resume", reconcile: "Reconcile", undo: "Undo rollback" };
     const buttons = offers ? acts.filter((verb) => titles[verb]).map((verb) => this.button(verb, titles[verb])) : [];
     return [
@@ -104,7 +105,8 @@ export class Detail {
         ["Objects", row.total ? `${row.healthy} of ${row.total} healthy` : ""],
         ["Drift", row.drifted ? `${row.drifted} drifted` : ""],
         ["Version", row.version],
-        ["Requires", row.requires.length && make("span", {}, row.requires.flatMap((name) => [make("a", { href: `#/bd/${encodeURIComponent(name)}`, key: `requires ${name}` }, name), " "]))],
+        ["Requires", links(row.requires, "requires")],
+        ["Required by", links(dependents, "required by")],
         ["Last change", ago(row.changed)],
       ].filter(([, value]) => value).map(([title, value]) => make("div", {}, make("dt", {}, title), make("dd", {}, value)))),
     ];

@@ -259,6 +259,20 @@ def test_conditions_and_events_are_one_line_of_time() -> None:
     assert [each.tone for each in detail.moments] == ["good"] * 4 + ["bad"]
 
 
+@pytest.mark.parametrize(
+    ("sources", "expected"),
+    [
+        ("image:v1.4.2@1f2e3d4c5b6a", "image:v1.4.2"),
+        ("chart:1.2.0@1f2e3d4c5b6a, git:main@9a8b7c6d5e4f", "chart:1.2.0, git:main"),
+        ("image@1f2e3d4c5b6a", "image@1f2e3d4c5b6a"),
+    ],
+)
+def test_history_names_tags_and_versions_and_digests_where_there_are_none(sources: str, expected: str) -> None:
+    history = [{"revision": DIGEST, "sources": sources}]
+    [entry] = make_detail(value(deployment(**ready(history=history))), [], [], []).history
+    assert entry["sources"] == expected
+
+
 class SayCase(NamedTuple):
     name: str
     event: Json
