@@ -36,6 +36,8 @@ PARTS: Mapping[str, tuple[str, ...]] = {
 """By name the folders of tests."""
 # One part is all three, so that no worker waits for the last integration test before it starts the first e2e test, and
 # others work while those of real nodes wait for kubelets.
+SCRIPTS = "controller/ui/static"
+"""The JavaScript of the page."""
 ALL_PARTS = ("lint", "unit", "integration, e2e and node")
 SECONDS = {
     "lint": 15,
@@ -168,6 +170,7 @@ def _lint() -> list[str]:
         "ruff format --check": [sys.executable, "-m", "ruff", "format", "--check", "--quiet"],
         "mypy": [sys.executable, "-m", "mypy"],
         "lint-imports": [f"{Path(sys.executable).parent}/lint-imports", "--no-logo"],
+        "oxlint": [f"{Path(sys.executable).parent}/oxlint", "--config=hack/oxlint.json", "--quiet", SCRIPTS],
     }
     failed = [name for name, command in commands.items() if subprocess.run(command, cwd=ROOT, check=False).returncode]
     return failed + [f"mypy in {folder.name}" for folder in list_packages() if not _is_typed(folder)]

@@ -316,6 +316,36 @@ def equal_by_value(ours: Mapping[str, Any], live: Mapping[str, Any]) -> bool:
     return _map_equal(_tracked(ours), live, ())
 
 
+def narrow(ours: Mapping[str, Any], live: Mapping[str, Any]) -> dict[str, Any]:
+    """Return of an object the fields that we set, as they are: in our spelling where they are equal by value.
+
+    What the server or others have added beside them is left out, as `equal_by_value` ignores it.
+    """
+    return _narrow_map(ours, live, ())
+
+
+def _narrow_map(ours: Mapping[str, Any], live: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    added = live.keys() - ours.keys() if path and path[-1] in _ATOMIC_MAPS else frozenset()
+    kept = {
+        name: _narrow(value, live.get(name), (*path, name))
+        for name, value in ours.items()
+        if name in live or _is_zero(value)
+    }
+    return kept | {name: live[name] for name in sorted(added)}
+
+
+def _narrow(ours: Any, live: Any, path: Path) -> Any:
+    if _value_equal(ours, live, path):
+        return ours
+    if isinstance(ours, dict) and isinstance(live, dict):
+        return _narrow_map(ours, live, path)
+    if isinstance(ours, list) and isinstance(live, list) and (keys := merge_keys(ours, path)):
+        places = {id(item): place for item, _, place in UnclaimedItems(live).claim_all(ours, keys)}
+        found = [(item, places[id(item)]) for item in ours]
+        return [_narrow_map(item, live[place], path) for item, place in found if place is not None]
+    return live
+
+
 def _grown(node: Mapping[str, Any], value: Any) -> Mapping[str, Any]:
     if not node or not isinstance(value, dict):
         return node

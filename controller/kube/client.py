@@ -226,6 +226,17 @@ class LineStream:
             if not self._closed:
                 raise unanswered(error) from error
 
+    def segments(self) -> Iterator[bytes]:
+        """Yield the reply as it arrives, instead of its lines, which may then have any length.
+
+        Raises: ApiError if the connection is lost.
+        """
+        try:
+            yield from self._reply.stream(SEGMENT_BYTES, decode_content=True)
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            if not self._closed:
+                raise unanswered(error) from error
+
     def _lines(self) -> Iterator[bytes]:
         rest = bytearray()
         for segment in self._reply.stream(SEGMENT_BYTES, decode_content=True):

@@ -164,9 +164,11 @@ def select_about(name: str) -> str:
 
 def count_of(event: Mapping[str, Any]) -> int:
     """Return how often an Event has occurred."""
-    return integer(event, "series", "count") or 1
+    return integer(event, "series", "count") or integer(event, "deprecatedCount") or 1
 
 
 def last_seen(event: Mapping[str, Any]) -> str:
     """Return when an Event occurred last, in RFC 3339; empty if it does not say."""
-    return text(event, "series", "lastObservedTime") or text(event, "eventTime")
+    # The kubelet and others still write Events of the core group, which have their times elsewhere.
+    old = text(event, "deprecatedLastTimestamp") or text(event, "deprecatedFirstTimestamp")
+    return text(event, "series", "lastObservedTime") or text(event, "eventTime") or old

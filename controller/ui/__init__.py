@@ -3,6 +3,8 @@
 Nothing is added to the cluster. It needs the extra `ui`.
 
     model            START HERE: what the page shows, as values made of objects; pure
+    panel            what it shows of one object; pure
+    logs             the lines of a log; pure
     watching         the watches behind all pages
     guard            who may ask; pure
     server           the addresses, the streams to pages, and what these can do: the requests of the verbs

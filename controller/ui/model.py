@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 from rukpak.api.v1alpha2.conditions import DECISIONS, Reason
@@ -19,7 +21,7 @@ from rukpak.api.v1alpha2.types import BundleDeployment, Condition, HistoryEntry,
 from rukpak.controller.apply.leftovers import LAST_APPLIED
 from rukpak.controller.kube.events import count_of, last_seen
 from rukpak.controller.status.report import describe_changes, short
-from rukpak.controller.untrusted import mapping, text
+from rukpak.controller.untrusted import mapping, strings, text
 from rukpak.controller.views.access import Manifest, find_previous
 from rukpak.controller.views.comparison import mask
 from rukpak.controller.views.objects import (
@@ -29,6 +31,8 @@ from rukpak.controller.views.objects import (
     describe_place,
     describe_signer,
     describe_unobserved,
+    describe_wave,
+    group_by_wave,
     name_of_reported,
     state_of,
 )
@@ -52,6 +56,18 @@ class Row:
     format: str = ""
     namespace: str = ""
     revision: str = ""
+    desired: str = ""
+    """Digest of the revision that its sources lead to."""
+    installed: str = ""
+    """Digest of the one that is installed."""
+    sources: Sequence[str] = ()
+    """Kinds of its sources."""
+    version: str = ""
+    """Tags, branches and versions of charts that its sources were resolved from."""
+    labels: Sequence[str] = ()
+    """Such as `team=shop`."""
+    requires: Sequence[str] = ()
+    """Names of the BundleDeployments in its `dependsOn`."""
     healthy: int = 0
     total: int = 0
     drifted: int = 0
@@ -83,6 +99,12 @@ def make_row(value: Manifest) -> Row:
         format=spec.format,
         namespace=spec.install_namespace or status.install_namespace,
         revision=status.display.revision,
+        desired=status.revision,
+        installed=status.installed_revision,
+        sources=list(dict.fromkeys(each.kind for each in spec.sources)),
+        version=", ".join(each.reference for each in status.installed_sources or status.sources if each.reference),
+        labels=[f"{key}={label}" for key, label in sorted(strings(value, "metadata", "labels").items())],
+        requires=spec.required_deployments,
         healthy=status.objects.healthy,
         total=status.objects.total,
         drifted=status.objects.drifted,
@@ -160,6 +182,9 @@ def make_steps(deployment: BundleDeployment) -> list[Step]:
     status = deployment.status
     unpacked, installed, healthy = (status.condition(kind) for kind in ("Unpacked", "Installed", "Healthy"))
     pins, is_installed = status.sources or status.installed_sources, bool(status.installed_revision)
+    # While nothing can be unpacked, Installed repeats why.
+    if unpacked and installed and unpacked.status != "True" and unpacked.reason == installed.reason:
+        installed = None
     in_content = unpacked if unpacked and unpacked.reason in _OF_CONTENT else None
     in_sources = unpacked if unpacked and not in_content else None
     in_revision = installed if installed and installed.reason in _OF_REVISION else None
@@ -244,12 +269,29 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Wave:
+    """Objects that are applied together."""
+
+    number: int | None
+    """None: it is not known in which wave they are."""
+    state: str
+    """`Applying`, `Waiting` or empty."""
+    since: str = ""
+    awaits: Sequence[str] = ()
+    """What the present wave waits for."""
+    places: Sequence[int] = ()
+    """Of its objects among all of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Detail:
     """One BundleDeployment."""
 
     row: Row
     steps: Sequence[Step] = ()
     objects: Sequence[Node] = ()
+    waves: Sequence[Wave] = ()
+    """With the objects in them, if there are several; the lowest one first."""
     moments: Sequence[Moment] = ()
     history: Sequence[Json] = ()
     pending: Json | None = None
@@ -259,7 +301,13 @@ class Detail:
     """The verbs that make sense now."""
 
 
-def make_detail(value: Manifest, objects: Sequence[Node], events: Iterable[Manifest], notes: Iterable[str]) -> Detail:
+def make_detail(
+    value: Manifest,
+    objects: Sequence[Node],
+    events: Iterable[Manifest],
+    notes: Iterable[str],
+    waves: Mapping[str, int] = MappingProxyType({}),
+) -> Detail:
     """Return what the page of one BundleDeployment shows.
 
     Args:
@@ -267,6 +315,7 @@ def make_detail(value: Manifest, objects: Sequence[Node], events: Iterable[Manif
         objects: of it, as `make_nodes` returns them.
         events: about it.
         notes: what could not be read of the cluster.
+        waves: in which objects are applied, by title.
     """
     row = make_row(value)
     deployment, _ = try_to_read(value)
@@ -277,12 +326,36 @@ def make_detail(value: Manifest, objects: Sequence[Node], events: Iterable[Manif
         row=row,
         steps=make_steps(deployment),
         objects=objects,
-        moments=_make_moments(status.conditions, events),
+        waves=_make_waves(deployment, objects, waves),
+        moments=_make_moments(status.conditions, _about(deployment.metadata.uid, events)),
         history=[_make_entry(each, deployment) for each in status.history],
         pending=_make_pending(deployment, status.pending) if status.pending else None,
         notes=[*status.warnings, *notes],
         acts=_list_acts(deployment),
     )
+
+
+def _make_waves(deployment: BundleDeployment, objects: Sequence[Node], waves: Mapping[str, int]) -> list[Wave]:
+    current, places = deployment.status.wave, {id(each): place for place, each in enumerate(objects)}
+    found = []
+    for number, members in group_by_wave([each for each in objects if not each.hook], waves):
+        state = describe_wave(deployment, number)
+        is_current = state == "Applying"
+        found.append(
+            Wave(
+                number=number,
+                state=state,
+                since=_time(current.since) if current and is_current else "",
+                awaits=[each.title for each in members if is_current and each.state != "healthy"],
+                places=[places[id(each)] for each in members],
+            )
+        )
+    return found
+
+
+def _about(uid: str, events: Iterable[Manifest]) -> list[Manifest]:
+    # An earlier BundleDeployment may have had the same name.
+    return [each for each in events if text(each, "regarding", "uid") in ("", uid)]
 
 
 _GOOD_IF_TRUE = ("Unpacked", "Installed", "Healthy", "Ready")
@@ -300,19 +373,51 @@ def _make_moments(conditions: Iterable[Condition], events: Iterable[Manifest]) -
         )
         for each in conditions
     ]
-    for event in events:
-        count = count_of(event)
-        found.append(
-            Moment(
-                time=f"{last_seen(event)[:19]}Z",
-                kind="event",
-                title=f"{text(event, 'type')}{f' (x{count})' if count > 1 else ''}",
-                reason=text(event, "reason"),
-                message=text(event, "note"),
-                tone="bad" if text(event, "type") == "Warning" else "quiet",
-            )
+    return sorted(_say_once([*found, *map(make_event_moment, events)]), key=lambda each: each.time, reverse=True)
+
+
+def make_event_moment(event: Manifest) -> Moment:
+    """Return an Event as a moment."""
+    count, time = count_of(event), last_seen(event)
+    return Moment(
+        time=f"{time[:19]}Z" if time else "",
+        kind="event",
+        title=f"{text(event, 'type')}{f' (x{count})' if count > 1 else ''}",
+        reason=text(event, "reason"),
+        message=text(event, "note"),
+        tone="bad" if text(event, "type") == "Warning" else "quiet",
+    )
+
+
+_TONES = ("bad", "good", "quiet")
+
+
+def _say_once(moments: Iterable[Moment]) -> list[Moment]:
+    """Merge moments that give the same reason and message: the latest time, all titles of conditions, the worst tone.
+
+    A message that another one ends with is the same: Installed says before it what is installed.
+    """
+    found: list[Moment] = []
+    for each in sorted(moments, key=lambda moment: -len(moment.message)):
+        place = next((at for at, known in enumerate(found) if each.message and _says(known, each)), None)
+        if place is None:
+            found.append(each)
+            continue
+        known = found[place]
+        conditions = [one.title for one in (known, each) if one.kind == "condition"]
+        found[place] = replace(
+            known,
+            time=max(known.time, each.time),
+            kind="condition" if conditions else "event",
+            title=", ".join(conditions or [known.title]),
+            tone=min(known.tone, each.tone, key=_TONES.index),
         )
-    return sorted(found, key=lambda each: each.time, reverse=True)
+    return found
+
+
+def _says(known: Moment, moment: Moment) -> bool:
+    are_events = known.kind == moment.kind == "event"  # each has happened; the series of one has a count
+    return known.reason == moment.reason and known.message.endswith(moment.message) and not are_events
 
 
 def _tone_of(condition: Condition) -> str:
@@ -330,10 +435,15 @@ def _make_entry(entry: HistoryEntry, deployment: BundleDeployment) -> Json:
         "state": describe_place(entry.revision, status),
         "outcome": entry.outcome or "",
         "installed": _time(entry.installed_at),
-        "sources": entry.sources,
+        "sources": _describe_history_sources(entry),
         "message": entry.message,
         "previous": entry.revision == find_previous(status),
     }
+
+
+def _describe_history_sources(entry: HistoryEntry) -> str:
+    # Beside the digest of the revision, that of a content says no more to people, if it has a tag or version.
+    return re.sub(r"(:[^@, ]+)@[0-9a-f]{12}\b", r"\1", entry.sources)
 
 
 def _make_pending(deployment: BundleDeployment, pending: Pending) -> Json:
@@ -373,7 +483,7 @@ def _list_acts(deployment: BundleDeployment) -> list[str]:
     return [*acts, *(["undo"] if is_pinned else []), *(["rollback"] if len(status.history) > 1 else [])]
 
 
-def to_json(value: Row | Detail) -> str:
+def to_json(value: Any) -> str:
     """Return a value as JSON."""
     return json.dumps(value, default=_members)
 

@@ -4,6 +4,9 @@
     GET  /static/NAME                            its parts
     GET  /api/stream                             server-sent events: `contact`, and `rows`, or with ?name=… `detail`
     GET  /api/deployments/NAME/yaml              with ?uid=… of one of its objects
+    GET  /api/deployments/NAME/object            what the panel of its object with ?uid=… shows
+    GET  /api/deployments/NAME/log               of ?container=… of its Pod with ?uid=…, as lines of JSON; also with
+                                                 ?previous=true or ?follow=true
     GET  /api/deployments/NAME/diff              of ?revision=… with the cluster, or with ?before=…
     POST /api/deployments/NAME/acts/VERB         what a verb of the command line does
 
@@ -27,6 +30,7 @@ from importlib.resources import files
 from typing import Any
 
 import uvicorn
+from anyio import CapacityLimiter, to_thread
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -47,15 +51,20 @@ from rukpak.api import names
 from rukpak.api.errors import BundleError
 from rukpak.controller.apply.execute import REVIEWS
 from rukpak.controller.building.revision import Revision
-from rukpak.controller.kube.client import Client
-from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.content.limits import one_line
+from rukpak.controller.kube.client import Client, LineStream
+from rukpak.controller.kube.errors import QUOTING, ApiError
+from rukpak.controller.observe.records import key_of
+from rukpak.controller.status.report import short
 from rukpak.controller.ui.guard import HEADERS, Guard
+from rukpak.controller.ui.logs import make_query, read_lines
 from rukpak.controller.ui.model import seal, write_yaml
 from rukpak.controller.ui.watching import Board
 from rukpak.controller.untrusted import field, is_object_name, text
 from rukpak.controller.views import FailedError, MisuseError
 from rukpak.controller.views.access import (
     PAUSE,
+    PODS,
     RESUME,
     Choice,
     Deployments,
@@ -78,10 +87,16 @@ DETAIL_SECONDS = 0.3
 BEAT_SECONDS = 2.0
 """After how long a silent stream says that it lives; the page shows a silence of several."""
 BODY_BYTES = 64 << 10
+MOST_COMPARED = 500
+"""Objects of a revision that is compared with the cluster: each takes a request."""
+MOST_LOGS = 8
+"""Logs that are read at the same time: each takes a thread and a connection. A browser opens six at most."""
+LOG_SILENCE_SECONDS = 3600.0
 GRACE_SECONDS = 1
 """For what is being answered when the server ends; streams would never."""
 RIGHT_SECONDS = 30.0
 """How long an answer about rights is kept."""
+_LOG_THREADS = CapacityLimiter(MOST_LOGS)
 _PAGES = Environment(loader=PackageLoader(PACKAGE), autoescape=True, undefined=StrictUndefined)
 
 
@@ -122,6 +137,8 @@ def make_app(site: Site) -> ASGIApp:
         Route("/", _handler(site, _show_page)),
         Route("/api/stream", _handler(site, _stream)),
         Route("/api/deployments/{name}/yaml", _handler(site, _show_yaml)),
+        Route("/api/deployments/{name}/object", _handler(site, _show_object)),
+        Route("/api/deployments/{name}/log", _handler(site, _show_log)),
         Route("/api/deployments/{name}/diff", _handler(site, _show_diff)),
         Route("/api/deployments/{name}/acts/{verb}", _handler(site, _act), methods=["POST"]),
         Mount("/static", StaticFiles(directory=str(files(PACKAGE).joinpath("static")))),
@@ -234,7 +251,8 @@ async def _detail_events(site: Site, name: str) -> AsyncIterator[tuple[str, str]
             if view.version != seen and site.board.is_listed and waited >= DETAIL_SECONDS:
                 seen, waited = view.version, 0.0
                 offers = await run_in_threadpool(_offer, site, name)
-                text = f'{{"detail":{await run_in_threadpool(view.read)},"offers":{offers}}}'
+                dependents = json.dumps(site.board.find_dependents(name))
+                text = f'{{"detail":{await run_in_threadpool(view.read)},"offers":{offers},"dependents":{dependents}}}'
                 if text != sent:
                     sent = text
                     yield "detail", text
@@ -265,6 +283,59 @@ def _find(board: Board, name: str, uid: str) -> Manifest | None:
     return view.find(uid) if view else None
 
 
+async def _show_object(site: Site, request: Request) -> Response:
+    view = site.board.view(request.path_params["name"])
+    uid = request.query_params.get("uid", "")
+    text = await run_in_threadpool(view.make_panel, uid, site.key) if view and uid else None
+    if text is None:
+        return _fail(HTTPStatus.NOT_FOUND, "this object does not exist any more")
+    return Response(text, media_type="application/json")
+
+
+async def _show_log(site: Site, request: Request) -> Response:
+    query = request.query_params
+    pod = await run_in_threadpool(_find, site.board, request.path_params["name"], query.get("uid", ""))
+    if pod is None or key_of(pod)[:2] != ("", "Pod"):
+        return _fail(HTTPStatus.NOT_FOUND, "this Pod does not exist any more")
+    if _LOG_THREADS.borrowed_tokens == MOST_LOGS:
+        message = f"{MOST_LOGS} logs are being read; close one of the pages that show them"
+        return _fail(HTTPStatus.TOO_MANY_REQUESTS, message)
+    parameters = make_query(
+        query.get("container", ""), previous=query.get("previous") == "true", follow=query.get("follow") == "true"
+    )
+    stream = await run_in_threadpool(_open_log, site, pod, parameters)
+    return StreamingResponse(_log_lines(stream), media_type="application/x-ndjson")
+
+
+def _open_log(site: Site, pod: Manifest, query: list[tuple[str, Any]]) -> LineStream:
+    """Open the log of a Pod as the user may read it.
+
+    Raises: FailedError, ApiError.
+    """
+    path = PODS.path(text(pod, "metadata", "namespace"), text(pod, "metadata", "name"))
+    try:
+        return site.board.client.stream(
+            f"{path}/log", query=query, accept="application/json, */*", silence=LOG_SILENCE_SECONDS
+        )
+    except ApiError as error:
+        if error.status not in QUOTING:
+            raise
+        # The request has no body that the message could quote: it says that a container waits, or has not ended yet.
+        raise FailedError(one_line(f"{error.status} {error.reason}: {error.message}")) from None
+
+
+async def _log_lines(stream: LineStream) -> AsyncIterator[str]:
+    found = read_lines(stream.segments())
+    try:
+        # A thread waits for a silent container; when the page closes, the socket is, and the thread ends with it.
+        while lines := await to_thread.run_sync(next, found, None, abandon_on_cancel=True, limiter=_LOG_THREADS):
+            yield "".join(f"{json.dumps(line)}\n" for line in lines)
+    except ApiError as error:
+        yield f"{json.dumps(f'[the log ends here: {error.tell_user()}]')}\n"
+    finally:
+        stream.close()
+
+
 async def _show_diff(site: Site, request: Request) -> Response:
     query = request.query_params
     lines = await run_in_threadpool(
@@ -281,11 +352,22 @@ def _compare(site: Site, name: str, revision: str, before: str) -> list[str]:
     client = site.board.client
     _, deployment = Deployments(client).read(name)
     store = open_store(client, site.board.namespace)
-    found = {digest: store.read(name, digest) for digest in (revision, before) if digest}
-    missing = [digest for digest, stored in found.items() if stored is None]
-    after, earlier = found.get(revision), found.get(before)
+    digests = [digest for digest in (revision, before) if digest]
+    stored = attempt(lambda: {digest: store.read(name, digest) for digest in digests}, HTTPStatus.FORBIDDEN)
+    if stored is None:
+        raise FailedError(
+            f'you may not read stored revisions (Secrets in namespace "{site.board.namespace}"), so it cannot be shown '
+            "what would change"
+        )
+    missing = [digest for digest, each in stored.items() if each is None]
+    after, earlier = stored.get(revision), stored.get(before)
     if after is None or missing:
         raise FailedError("this revision is not kept any more")
+    if not earlier and len(after.objects) > MOST_COMPARED:
+        raise FailedError(
+            f"this revision has {len(after.objects)} objects, and comparing one with the cluster takes a request; run "
+            f'"rukpak diff {name} --to {short(revision)}" to compare them all'
+        )
     reviewed = Reviewed(deployment=deployment, revision=after, client=client)
 
     def _read_installed(digest: str) -> Revision | None:

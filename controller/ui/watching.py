@@ -13,7 +13,7 @@ import marshal
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,29 +21,42 @@ from typing import Any
 
 from rukpak.api.v1alpha2.reading import try_to_read
 from rukpak.api.v1alpha2.types import BundleDeployment
+from rukpak.controller.apply.targets import Target
+from rukpak.controller.building.revision import Revision
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.events import EVENTS, NAMESPACE, select_about
 from rukpak.controller.kube.resources import DEPLOYMENTS, Resource, read_kinds
 from rukpak.controller.kube.watch import Reflector
+from rukpak.controller.observe.records import ObjectKey, key_of
 from rukpak.controller.processes.supervision import Kind
 from rukpak.controller.ui.model import make_detail, make_row, to_json
+from rukpak.controller.ui.panel import Seen, make_panel
+from rukpak.controller.untrusted import text
 from rukpak.controller.views.access import RUNNING, Manifest, read_revisions, select_owned, typed
 from rukpak.controller.views.objects import (
-    FindDrift,
     Node,
     Outline,
+    add_waiting,
+    describe_drift,
+    find_line,
     find_owned_resources,
-    make_finder,
+    find_targets,
+    find_waves_by_title,
+    flatten,
+    group_by_wave,
     make_nodes,
     make_outline,
+    owner_of,
 )
 
 LARGE_BYTES = 16 << 10
 """Size above which an object is kept compressed."""
 STORE_SECONDS = 30.0
 """After how long the revision store is read again if that failed."""
+MOST_EVENTS, MOST_REGARDED = 50, 20
+"""Events of an object that are read, and of how many objects: of one with those that it owns, the worst first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +80,18 @@ class Packed:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Object(Packed):
     outline: Outline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stored:
+    """What is needed of the revision store."""
+
+    digests: tuple[str, str] = ("", "")
+    """The installed and the wanted revision."""
+    at: float = 0.0
+    targets: Mapping[ObjectKey, Target] | None = None
+    """Of the installed revision; None: it could not be read."""
+    wanted: Revision | None = None
 
 
 def _pack(value: Mapping[str, Any]) -> dict[str, Any]:
@@ -116,6 +141,7 @@ class Board:
         self.version = 0
         """Version of the rows; grows with each change."""
         self._views: dict[str, View] = {}
+        self._requires: dict[str, Sequence[str]] = {}
         self._reached = ""
         """When the cluster was known to answer last; empty: never."""
 
@@ -158,18 +184,30 @@ class Board:
 
     def _make_row(self, name: str) -> None:
         value = self.find(name)
-        text = to_json(make_row(value)) if value else ""
+        row = make_row(value) if value else None
+        text = to_json(row) if row else ""
         with self._lock:
             self.version += 1
             if text:
                 self._rows[name] = (self.version, text)
             else:
                 self._rows.pop(name, None)
+            required = row.requires if row else ()
+            affected = {*required}.symmetric_difference(self._requires.pop(name, ()))
+            self._requires |= {name: required} if required else {}
+            views = [self._views[each] for each in affected if each in self._views]
+        for view in views:
+            view.note()
 
     def rows(self) -> dict[str, tuple[int, str]]:
         """Return the version and the JSON of each row, by name."""
         with self._lock:
             return dict(self._rows)
+
+    def find_dependents(self, name: str) -> list[str]:
+        """Return the names of the BundleDeployments whose `dependsOn` names one."""
+        with self._lock:
+            return sorted(each for each, required in self._requires.items() if name in required)
 
     def find(self, name: str) -> Manifest | None:
         """Return a BundleDeployment as it was watched last; None if it does not exist."""
@@ -234,7 +272,9 @@ class View:
         self.version = 1
         """Version of what `read` returns; grows with each change."""
         self._made: tuple[int, str] = (0, "")
-        self._store: tuple[str, float, FindDrift | None] = ("", 0.0, None)
+        self._stored = _Stored()
+        self._nodes: Sequence[Node] = ()
+        self._waves: Mapping[str, int] = {}
         self._drift: dict[str, tuple[str, str]] = {}
         self._stopping = threading.Event()
         self.viewers = 0
@@ -274,6 +314,46 @@ class View:
             found = next((each for each in self._records() if each.uid == uid), None)
         return found.value() if found else None
 
+    def make_panel(self, uid: str, key: bytes) -> str | None:
+        """Return what the panel of an object shows, as JSON; None if it is not one of the BundleDeployment.
+
+        Args:
+            uid: of the object.
+            key: of the hashes that stand for values of Secrets.
+        """
+        self.read()
+        with self._lock:
+            nodes, waves, stored = self._nodes, self._waves, self._stored
+        manifest, value = self.find(uid), self._board.find(self._name)
+        deployment = try_to_read(value)[0] if value else None
+        line = find_line(nodes, uid)
+        if manifest is None or deployment is None or not line:
+            return None
+        regarded = list(flatten([line[-1]]))
+        regarded.sort(key=lambda node: node is not line[-1] and node.state == "healthy")
+        notes: list[str] = []
+        events = self._read_events([each for each in regarded if each.uid], notes)
+        target = (stored.targets or {}).get(key_of(manifest))
+        has_waves = bool(group_by_wave(nodes, waves))
+        seen = Seen(value=manifest, line=line, target=target, wave=waves.get(line[0].title) if has_waves else None)
+        return to_json(make_panel(deployment, seen, events, notes, key))
+
+    def _read_events(self, nodes: Sequence[Node], notes: list[str]) -> list[Manifest]:
+        if len(nodes) > MOST_REGARDED:
+            notes.append(f"Events are those of {MOST_REGARDED} of {len(nodes)} objects, the unhealthy first")
+        found: list[Manifest] = []
+        for node in nodes[:MOST_REGARDED]:
+            path = EVENTS.path(node.namespace or NAMESPACE)
+            try:
+                page = next(
+                    self._board.client.pages(path, field_selector=f"regarding.uid={node.uid}", limit=MOST_EVENTS)
+                )
+            except ApiError as error:
+                notes.append(f"Events cannot be listed: {error.tell_user()}")
+                break
+            found += (each for each in page.items if text(each, "regarding", "uid") == node.uid)
+        return found
+
     def _make(self) -> str:
         value = self._board.find(self._name)
         if value is None:
@@ -282,7 +362,8 @@ class View:
         notes: list[str] = []
         nodes = self._make_nodes(deployment, notes) if deployment else []
         events = [each.value() for each in self._events.cache.records()]
-        return to_json(make_detail(value, nodes, events, notes))
+        self._nodes = nodes
+        return to_json(make_detail(value, nodes, events, notes, self._waves))
 
     def _make_nodes(self, deployment: BundleDeployment, notes: list[str]) -> list[Node]:
         self._watch_own(deployment, notes)
@@ -290,15 +371,17 @@ class View:
         for namespace, resource in find_owned_resources(each.outline.key for each in records.values()):
             self._watch(namespace, resource, "")
         records |= {each.uid: each for each in self._records()}
-        digest, find = self._read_store(deployment, notes)
+        stored = self._read_store(deployment, notes)
         notes += [
             f"{kind.kind}: {reflector.denied}" for (_, kind), reflector in self._objects.items() if reflector.denied
         ]
         nodes = make_nodes(
             deployment,
             [each.outline for each in records.values()],
-            lambda uid: self._find_drift(records[uid], digest, find),
+            lambda uid: self._find_drift(records[uid], deployment, stored),
         )
+        self._waves = find_waves_by_title((each.outline.value for each in records.values()), stored.wanted)
+        nodes = add_waiting(deployment, nodes, stored.wanted, self._waves)
         return sorted(nodes, key=lambda node: (node.namespace, node.kind, node.name))
 
     def _records(self) -> list[_Object]:
@@ -341,26 +424,30 @@ class View:
         if self._stopping.is_set():
             reflector.stop()
 
-    def _read_store(self, deployment: BundleDeployment, notes: list[str]) -> tuple[str, FindDrift | None]:
-        digest = deployment.status.installed_revision
-        known, at, find = self._store
-        if known != digest or (find is None and digest and time.monotonic() - at > STORE_SECONDS):
+    def _read_store(self, deployment: BundleDeployment, notes: list[str]) -> _Stored:
+        digests = deployment.status.installed_revision, deployment.status.revision
+        known, now = self._stored, time.monotonic()
+        if known.digests != digests or (known.targets is None and digests[0] and now - known.at > STORE_SECONDS):
+            revisions = None
             try:
                 revisions = read_revisions(self._board.client, self._board.namespace, deployment)
-                find = make_finder(self._board.discovery, deployment, revisions) if revisions else None
+                targets = find_targets(self._board.discovery, deployment, revisions) if revisions else None
             except ApiError:
-                find = None
-            self._store = (digest, time.monotonic(), find)
-        if digest and find is None:
+                targets = None
+            wanted = (revisions or {}).get(digests[1])
+            self._stored = _Stored(digests=digests, at=now, targets=targets, wanted=wanted)
+        if digests[0] and self._stored.targets is None:
             notes.append("the revision store cannot be read, so it is not known which fields have drifted")
-        return digest, find
+        return self._stored
 
-    def _find_drift(self, record: _Object, digest: str, find: FindDrift | None) -> str:
-        if find is None:
+    def _find_drift(self, record: _Object, deployment: BundleDeployment, stored: _Stored) -> str:
+        target = (stored.targets or {}).get(record.outline.key)
+        if target is None:
             return ""
-        version = f"{record.resource_version} {digest}"
+        version = f"{record.resource_version} {stored.digests[0]}"
         known, drift = self._drift.get(record.uid, ("", ""))
         if known != version:
-            drift = find(record.value())
+            orphan = deployment.spec.deletion_policy == "Orphan"
+            drift = describe_drift(record.value(), target, owner_of(deployment), orphan=orphan)
             self._drift[record.uid] = (version, drift)
         return drift

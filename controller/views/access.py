@@ -27,13 +27,8 @@ from rukpak.controller.views.objects import is_hook, is_owned
 
 T = TypeVar("T")
 Manifest = dict[str, Any]
-RUNNING = {
-    each.gvk: each
-    for each in (
-        Resource("batch", "v1", "Job", "jobs", namespaced=True),
-        Resource("", "v1", "Pod", "pods", namespaced=True),
-    )
-}
+PODS = Resource("", "v1", "Pod", "pods", namespaced=True)
+RUNNING = {each.gvk: each for each in (Resource("batch", "v1", "Job", "jobs", namespaced=True), PODS)}
 """The kinds of hooks that run something."""
 _UNSERVED = "the cluster does not serve this kind"
 MANAGER = "kubectl-rukpak"

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import zip_longest
 from typing import Any
 
 from rukpak.api import names
@@ -289,6 +290,28 @@ def _diff(difference: Difference, key: bytes) -> Iterator[str]:
         yield from _whole("-", f"@@ -1,{len(before)} +0,0 @@", before)
     else:
         yield from _whole("+", f"@@ -0,0 +1,{len(after)} @@", after)
+
+
+def set_side_by_side(before: Manifest, after: Manifest, key: bytes, most: int) -> list[tuple[str, str, bool]]:
+    """Return the lines of two objects beside each other, and whether they differ.
+
+    Args:
+        before: cleaned, as the next.
+        after: what it is compared with.
+        key: of the hashes of values of Secrets.
+        most: number of lines from which on only those around changes are returned, with `…` between them.
+    """
+    old, new = _lines(before, key), _lines(after, key)
+    matcher = _Matcher(old, new)
+    is_whole = max(len(old), len(new)) <= most
+    groups = [matcher.get_opcodes()] if is_whole else list(matcher.get_grouped_opcodes(_AROUND))
+    rows: list[tuple[str, str, bool]] = []
+    for group in groups:
+        rows += [] if is_whole else [("…", "…", False)]
+        for kind, start, end, new_start, new_end in group:
+            pairs = zip_longest(old[start:end], new[new_start:new_end], fillvalue="")
+            rows += [(left, right, kind != "equal") for left, right in pairs]
+    return rows
 
 
 class _Matcher(difflib.SequenceMatcher[str]):

@@ -16,7 +16,7 @@ from rukpak.api import names
 from rukpak.api.v1alpha2.conditions import DECISIONS, Reason, Retry
 from rukpak.api.v1alpha2.status import NotReady, Stray
 from rukpak.api.v1alpha2.types import BundleDeployment, Status, Verified
-from rukpak.controller.apply.drift import as_compared, explain
+from rukpak.controller.apply.drift import DriftedObject, as_compared, explain
 from rukpak.controller.apply.ownership import Owner, make_body
 from rukpak.controller.apply.targets import Target, find_waves, make_targets
 from rukpak.controller.building.revision import Revision
@@ -137,6 +137,10 @@ class Container:
     """Such as `Running`, or why it waits or has ended."""
     ready: bool = False
     restarts: int = 0
+    last: str = ""
+    """How it ended before its last restart, such as `OOMKilled (exit code 137)`."""
+    ended: str = ""
+    """When that was, in RFC 3339."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +153,7 @@ class Node:
     namespace: str = ""
     name: str = ""
     state: str = ""
-    """`healthy`, `progressing`, `failed`, `terminating` or `missing`; empty: not known."""
+    """`healthy`, `progressing`, `failed`, `terminating`, `missing` or `waiting`, for its wave; empty: not known."""
     reason: str
     message: str = ""
     drift: str = ""
@@ -186,7 +190,9 @@ def make_outline(value: Manifest) -> Outline:
         key: metadata[key] for key in ("name", "namespace", "uid", "ownerReferences", "annotations") if key in metadata
     }
     annotations = mapping(metadata, "annotations")
-    kept["annotations"] = {key: annotations[key] for key in (names.OWNER_UID, names.HOOK_RUN) if key in annotations}
+    kept["annotations"] = {
+        key: annotations[key] for key in (names.OWNER_UID, names.HOOK_RUN, names.WAVE) if key in annotations
+    }
     outline = {
         "apiVersion": value.get("apiVersion"),
         "kind": value.get("kind"),
@@ -210,11 +216,14 @@ def _containers(pod: Manifest) -> Iterator[Container]:
             state = next(
                 ((kind, about) for kind, about in mapping(each, "state").items() if isinstance(about, dict)), None
             )
+            ended = mapping(each, "lastState", "terminated")
             yield Container(
                 name=text(each, "name"),
                 state=_describe_container(*state) if state else "Unknown",
                 ready=each.get("ready") is True,
                 restarts=integer(each, "restartCount") or 0,
+                last=_describe_container("terminated", ended) if ended else "",
+                ended=text(ended, "finishedAt"),
             )
 
 
@@ -280,7 +289,7 @@ def _node(each: Outline, children: Sequence[Node], drift: str = "", report: NotR
 
 
 def _missing(report: NotReady) -> Node:
-    state = "failed" if report.reason in STALLING else "missing"
+    state = "failed" if report.reason in STALLING else "waiting" if report.reason in WAITING else "missing"
     return Node(
         kind=report.kind,
         namespace=report.namespace,
@@ -311,6 +320,23 @@ def is_hook(item: Mapping[str, Any], deployment: BundleDeployment) -> bool:
     """Return whether an object is a hook of a BundleDeployment."""
     run = (item["metadata"].get("annotations") or {}).get(names.HOOK_RUN, "")
     return bool(run) and run.split(" ")[-1] == deployment.metadata.uid
+
+
+def find_line(nodes: Iterable[Node], uid: str) -> list[Node]:
+    """Return the object with a UID after its owners, the outermost first; empty if there is none."""
+    for node in nodes:
+        if node.uid == uid:
+            return [node]
+        if below := find_line(node.children, uid):
+            return [node, *below]
+    return []
+
+
+def flatten(nodes: Iterable[Node]) -> Iterator[Node]:
+    """Yield objects and all that they own."""
+    for node in nodes:
+        yield node
+        yield from flatten(node.children)
 
 
 # what owns what
@@ -401,6 +427,37 @@ def group_by_wave(found: Sequence[Node], waves: Mapping[str, int]) -> list[tuple
     return [*sorted(groups.items(), key=lambda group: group[0] or 0), *([(None, unknown)] if unknown else [])]
 
 
+def add_waiting(
+    deployment: BundleDeployment, found: Sequence[Node], revision: Revision | None, waves: Mapping[str, int]
+) -> list[Node]:
+    """Return objects after those of later waves that do not exist yet, which wait and are not missing.
+
+    Args:
+        deployment: of the objects.
+        found: objects, also missing ones.
+        revision: that is wanted; None: not known.
+        waves: as `find_waves_by_title` returns them.
+    """
+    current = deployment.status.wave
+    if current is None or revision is None:
+        return list(found)
+    known = {each.title for each in found}
+    wanted = {str(key_of(manifest)): key_of(manifest) for manifest in revision.objects}
+    waiting = [
+        Node(
+            kind=key.kind,
+            namespace=key.namespace,
+            name=key.name,
+            state="waiting",
+            reason=Reason.WAITING_FOR_WAVE.value,
+            message=f"applied after wave {current.number}",
+        )
+        for title, key in wanted.items()
+        if title not in known and waves.get(title, current.number) > current.number
+    ]
+    return [*waiting, *found]
+
+
 def describe_wave(deployment: BundleDeployment, number: int | None) -> str:
     """Return what a wave is doing: nothing of one whose number is not known, or if none is being applied."""
     current = deployment.status.wave
@@ -436,22 +493,46 @@ def make_finder(
 
     Raises: ApiError if discovery fails.
     """
-    orphan = deployment.spec.deletion_policy == "Orphan"
-    owner = owner_of(deployment)
-    installed = (revisions or {}).get(deployment.status.installed_revision)
-    targets: Mapping[ObjectKey, Target] = {}
-    if installed:
-        targets = make_targets(installed, owner, orphan=orphan, is_namespaced=discovery.is_namespaced).by_key
+    targets = find_targets(discovery, deployment, revisions)
 
     def _find(value: Mapping[str, Any]) -> str:
         target = targets.get(key_of(value))
-        return describe_drift(value, target, owner, orphan=orphan) if target else ""
+        orphan = deployment.spec.deletion_policy == "Orphan"
+        return describe_drift(value, target, owner_of(deployment), orphan=orphan) if target else ""
 
     return _find
 
 
+def find_targets(
+    discovery: Discovery, deployment: BundleDeployment, revisions: Mapping[str, Revision] | None
+) -> Mapping[ObjectKey, Target]:
+    """Return what the installed revision asks for, by object; nothing if the user may not read it.
+
+    Args:
+        discovery: of the cluster.
+        deployment: of the objects.
+        revisions: as `read_revisions` returns them.
+
+    Raises: ApiError if discovery fails.
+    """
+    installed = (revisions or {}).get(deployment.status.installed_revision)
+    if installed is None:
+        return {}
+    orphan = deployment.spec.deletion_policy == "Orphan"
+    return make_targets(installed, owner_of(deployment), orphan=orphan, is_namespaced=discovery.is_namespaced).by_key
+
+
 def describe_drift(value: Mapping[str, Any], target: Target, owner: Owner, *, orphan: bool) -> str:
     """Return which fields of an object other clients have modified, and which ones; empty if none has. Pure.
+
+    Takes what `find_drift` does.
+    """
+    found = find_drift(value, target, owner, orphan=orphan)
+    return found.describe_fields() if found else ""
+
+
+def find_drift(value: Mapping[str, Any], target: Target, owner: Owner, *, orphan: bool) -> DriftedObject | None:
+    """Find which fields of an object other clients have modified, and which ones; None if it is as we left it. Pure.
 
     Args:
         value: the object.
@@ -461,6 +542,6 @@ def describe_drift(value: Mapping[str, Any], target: Target, owner: Owner, *, or
     """
     record = project(value, target.key.group, target.key.kind)
     if record.applied_digest != target.digest or record.wiped or target.ignored.accepts_drift:
-        return ""
+        return None
     body = as_compared(make_body(target.manifest, owner, orphan=orphan), value)
-    return explain(target.key, value, body, names.field_manager(owner.name)).describe_fields()
+    return explain(target.key, value, body, names.field_manager(owner.name))

@@ -15,11 +15,35 @@ from typing import Any, ClassVar
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from rukpak.api.names import WAVE
+from rukpak.controller.building.revision import Revision, Terms
 from rukpak.controller.playground.processes import wait_for
+from rukpak.controller.revisions.store import RevisionStore, secret_name
+from rukpak.controller.ui import watching
+from rukpak.controller.ui.logs import LINE_BYTES
 from tests.support.browser import find_violations, launch, opened
 from tests.support.fake_api import Fault
 from tests.support.inside import announce
-from tests.support.pages import BOARD, CONFIG_MAPS, EVENTS, Served, Shop, condition, deployment, ready, serve, waiting
+from tests.support.objects import make
+from tests.support.pages import (
+    BOARD,
+    CONFIG_MAPS,
+    DIGEST,
+    EVENTS,
+    NEXT,
+    STORE,
+    WORKLOADS,
+    Served,
+    Shop,
+    ago,
+    condition,
+    deployment,
+    drifted,
+    pin,
+    ready,
+    serve,
+    waiting,
+)
 
 pytestmark = pytest.mark.long
 
@@ -146,7 +170,14 @@ def test_all_are_listed_the_worst_first_with_their_state_as_a_word(page: Page) -
     assert len(set(shapes)) == 5
 
 
-def test_a_state_a_text_a_format_and_a_namespace_narrow_the_list(page: Page) -> None:
+def test_a_state_a_text_and_each_choice_narrow_the_list(page: Page, shop: Shop) -> None:
+    kept = shop.api.objects[BOARD]["ads"]
+    shop.put("ads", {key: kept[key] for key in ("spec", "status", "apiVersion", "kind")}, labels={"team": "ads"})
+    found = ready(installedSources=[pin("v9")], installNamespace="search")
+    shop.put(
+        "search",
+        deployment({"format": "plain", "installNamespace": "search", "dependsOn": [{"name": "shop"}]}, **found),
+    )
     page.get_by_role("button", name=re.compile("1 waiting")).click()
     expect(page.locator("tbody tr")).to_have_count(1)
     assert names(page) == ["billing"]
@@ -157,12 +188,22 @@ def test_a_state_a_text_a_format_and_a_namespace_narrow_the_list(page: Page) -> 
     page.get_by_label("Filter by namespace").select_option("search")
     expect(page.locator("tbody tr")).to_have_count(1)
     page.get_by_label("Filter by namespace").select_option("")
+    page.get_by_label("Filter by label").select_option("team=ads")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.get_by_label("Filter by label").select_option("")
+    page.get_by_label("Filter by version").select_option("v9")
+    expect(page.locator("tbody tr td.name")).to_have_text(["search"])
+    page.get_by_label("Filter by version").select_option("")
     page.keyboard.press("/")
     page.keyboard.type("does not exist")
     expect(page.locator("tbody tr")).to_have_count(1)
     assert names(page) == ["ads"]
     page.keyboard.press("Escape")
     expect(page.locator("tbody tr")).to_have_count(5)
+    show(page, "#/bd/search")
+    expect(page.get_by_role("link", name="shop", exact=True)).to_have_attribute("href", "#/bd/shop")
+    show(page, "#/bd/shop")
+    expect(page.get_by_role("link", name="search", exact=True)).to_have_attribute("href", "#/bd/search")
 
 
 def test_the_keyboard_leads_to_one_and_back(page: Page) -> None:
@@ -247,6 +288,7 @@ def test_objects_that_need_attention_come_first(page: Page, shop: Shop) -> None:
 def test_the_yaml_of_a_secret_has_no_value(page: Page) -> None:
     show(page, "#/bd/shop")
     page.get_by_role("link", name="database").click()
+    page.get_by_role("link", name="YAML").last.click()
     text = page.locator("pre")
     expect(text).to_contain_text("kind: Secret")
     expect(page.get_by_role("dialog", name="Secret shop/database")).to_be_visible()
@@ -260,11 +302,127 @@ def test_the_yaml_of_a_secret_has_no_value(page: Page) -> None:
 def test_an_address_can_be_shared(browser: Browser, served: Served, page: Page) -> None:
     show(page, "#/bd/shop")
     page.get_by_role("link", name="database").click()
+    page.get_by_role("link", name="YAML").last.click()
     expect(page.locator("pre")).to_contain_text("kind: Secret")
     address = page.url
     with page.context.expect_page() as opening:
         page.evaluate("address => window.open(address)", address)
     expect(opening.value.locator("pre")).to_contain_text("kind: Secret")
+
+
+# the panel of an object
+
+POD = "web-6d4cf56db6-vt9mb"
+LOG = f"/api/v1/namespaces/shop/pods/{POD}/log"
+
+
+def follow_link(page: Page, name: str) -> None:
+    page.get_by_role("link", name=name, exact=True).last.click()
+
+
+def test_an_outage_is_read_in_one_panel(page: Page, shop: Shop) -> None:
+    pod = shop.put_pod("vt9mb", is_ready=False)
+    shop.put_event(pod["metadata"]["uid"], "Back-off restarting failed container web")
+    shop.api.texts[LOG] = b"starting\nno DATABASE_URL"
+    show(page, "#/bd/shop")
+    follow_link(page, "web")
+    panel = page.get_by_role("dialog", name="Deployment shop/web")
+    expect(panel.locator(".verdict")).to_contain_text("progressing")
+    expect(panel.locator(".pod", has_text=POD)).to_contain_text("OOMKilled (exit code 137)")
+    expect(panel.locator(".pod", has_text=POD).locator("td").nth(3)).to_have_text("3")
+    follow_link(page, "Events")
+    expect(panel.locator(".line-of-time")).to_contain_text("Warning (x4)")
+    expect(panel.locator(".line-of-time")).to_contain_text("Back-off restarting failed container web")
+    follow_link(page, "Logs")
+    expect(panel.get_by_label("Pod", exact=True).locator("option")).to_have_text([POD, "web-6d4cf56db6-8zq2x"])
+    expect(panel.locator(".log")).to_have_text("starting\nno DATABASE_URL")
+    expect(page).to_have_url(re.compile("/object/uid-[0-9]+/logs$"))
+    follow_link(page, "Summary")
+    panel.get_by_role("link", name=POD).click()
+    expect(page.get_by_role("dialog", name=f"Pod shop/{POD}")).to_contain_text(
+        "BundleDeployment shop → Deployment shop/web → ReplicaSet shop/web-6d4cf56db6"
+    )
+
+
+def test_what_is_desired_stands_beside_what_is_and_who_has_changed_it(
+    page: Page, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desired = make("v1", "ConfigMap", "settings", data={"color": "green", "size": "1"})
+    desired["metadata"]["namespace"] = "shop"
+    secret = make("v1", "Secret", "database", stringData={"password": "other"}, type="Opaque")
+    secret["metadata"]["namespace"] = "shop"
+    revision = Revision(digest=DIGEST, objects=(desired, secret), terms=Terms(inputs="", install_namespace="shop"))
+    monkeypatch.setattr(watching, "read_revisions", lambda *_: {DIGEST: revision})
+    shop.put_object(CONFIG_MAPS, "ConfigMap", "settings", data={"color": "blue", "size": "1", "extra": "x"})
+    show(page, "#/bd/shop")
+    page.locator("details", has_text="ConfigMap").locator("summary").click()
+    follow_link(page, "settings")
+    follow_link(page, "Difference")
+    expect(page.locator(".differs td")).to_have_text(["  color: green (differs)", "  color: blue (differs)"])
+    page.keyboard.press("Escape")
+    follow_link(page, "database")
+    follow_link(page, "Difference")
+    expect(page.locator(".differs td")).to_have_count(2)
+    expect(page.locator(".differs td").first).to_contain_text("5 bytes, hash")
+    assert "b3RoZXI" not in page.content()
+
+
+HOSTILE_LOG = b"\x1b[31mred\x1b[0m\n<script>window.hit=1</script>\n" + b"x" * (1 << 20) + b"\n\x1b]0;title\x07end"
+
+
+def test_a_hostile_log_is_text_and_is_searched(page: Page, shop: Shop) -> None:
+    pod = shop.put_pod("vt9mb", is_ready=False)
+    shop.api.texts[LOG] = HOSTILE_LOG
+    show(page, f"#/bd/shop/object/{pod['metadata']['uid']}/logs")
+    log = page.locator(".log")
+    expect(log).to_contain_text("end")
+    lines = (log.text_content() or "").split("\n")
+    assert [lines[0], lines[1], lines[3]] == ["red", "<script>window.hit=1</script>", "end"]
+    assert lines[2].endswith(f"x… [{(1 << 20) - LINE_BYTES} more bytes]")
+    page.get_by_label("Search the log").fill("RED")
+    expect(log).to_have_text("red")
+    assert page.evaluate("window.hit") is None
+    [asked, *_] = [each for each in shop.api.received if each.path == LOG]
+    assert (asked.query["container"], asked.query["follow"]) == ("web", "true")
+    page.get_by_label("Previous container").check()
+    expect(page.locator(".panel [role=status]")).to_have_text("The log ends here.")
+    assert [each.query.get("previous") for each in shop.api.received if each.path == LOG][-1] == "true"
+
+
+def test_the_log_of_each_of_fifty_pods_can_be_chosen(page: Page, shop: Shop) -> None:
+    for index in range(50):
+        shop.put_pod(f"p{index:02}", is_ready=True)
+        shop.api.texts[f"/api/v1/namespaces/shop/pods/web-6d4cf56db6-p{index:02}/log"] = f"I am {index}".encode()
+    show(page, "#/bd/shop")
+    follow_link(page, "web")
+    follow_link(page, "Logs")
+    page.get_by_label("Pod", exact=True).select_option("web-6d4cf56db6-p49")
+    expect(page.locator(".log")).to_have_text("I am 49")
+
+
+def test_who_may_not_read_a_log_is_told(page: Page, shop: Shop) -> None:
+    pod = shop.put_pod("vt9mb", is_ready=False)
+    show(page, f"#/bd/shop/object/{pod['metadata']['uid']}/events")
+    expect(page.locator(".panel")).to_contain_text("No Events")
+    shop.api.refused[LOG] = Fault(403)
+    follow_link(page, "Logs")
+    expect(page.locator(".panel")).to_contain_text("403 Forbidden")
+
+
+def test_objects_stand_in_their_waves_and_later_ones_wait(
+    page: Page, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later = make("v1", "ConfigMap", "later")
+    later["metadata"] |= {"namespace": "shop", "annotations": {WAVE: "2"}}
+    revision = Revision(digest=DIGEST, objects=(later,), terms=Terms(inputs="", install_namespace="shop"))
+    monkeypatch.setattr(watching, "read_revisions", lambda *_: {DIGEST: revision})
+    wave = {"revision": DIGEST, "number": 0, "since": ago(minutes=2)}
+    shop.put("shop", deployment(**{**drifted(), "wave": wave}))
+    show(page, "#/bd/shop")
+    present, next_one = page.get_by_role("region", name="Wave 0"), page.get_by_role("region", name="Wave 2")
+    expect(present).to_contain_text("waits for Deployment shop/web")
+    expect(next_one.locator(".node")).to_contain_text("waiting: later")
+    expect(page.locator(".objects .sign.missing")).to_have_count(0)
 
 
 def test_one_that_does_not_exist_is_said_and_appears_when_it_does(page: Page, shop: Shop) -> None:
@@ -314,6 +472,8 @@ def test_hostile_texts_stay_text(page: Page, shop: Shop) -> None:
         expect(page.locator(".moments")).to_contain_text(attack)
         page.locator("details", has_text="ConfigMap").locator("summary").click()
         page.get_by_role("link", name=attack, exact=True).click()
+        expect(page.locator("#drawer-title")).to_contain_text(attack)
+        page.get_by_role("link", name="YAML").last.click()
         expect(page.locator("pre")).to_contain_text(attack)
         assert page.evaluate("window.hit") is None, attack
         assert page.locator("main img, main script, main b:not(.chip b)").count() == 0, attack
@@ -360,6 +520,32 @@ def test_who_may_not_list_them_is_told(browser: Browser, shop: Shop) -> None:
 # acts
 
 
+def test_what_would_change_is_shown_before_it_is_asked_for(
+    page: Page, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    revisions = {}
+    for digest, color in ((DIGEST, "green"), (NEXT, "red")):
+        settings = make("v1", "ConfigMap", "settings", data={"color": color})
+        settings["metadata"]["namespace"] = "shop"
+        terms = Terms(inputs="", install_namespace="shop")
+        revisions[digest] = Revision(digest=digest, objects=(settings,), terms=terms)
+    monkeypatch.setattr(RevisionStore, "read", lambda _store, _name, digest: revisions[digest])
+    show(page, "#/bd/billing")
+    page.get_by_role("button", name="Approve").click()
+    dialog = page.get_by_role("dialog", name="Approve: billing")
+    expect(dialog.locator(".removed")).to_have_text("-  color: green")
+    expect(dialog.locator(".added")).to_have_text("+  color: red")
+    dialog.get_by_role("button", name="Cancel").click()
+    assert not [each for each in shop.api.received if each.method == "PATCH"]
+
+
+def test_who_may_not_read_revisions_is_told_before_approving(page: Page, shop: Shop) -> None:
+    shop.api.refused |= {f"{STORE}/{secret_name('billing', digest, 0)}": Fault(403) for digest in (DIGEST, NEXT)}
+    show(page, "#/bd/billing")
+    page.get_by_role("button", name="Approve").click()
+    expect(page.locator(".preview")).to_contain_text("you may not read stored revisions")
+
+
 def test_acts_ask_before_they_are_sent_and_carry_what_was_shown(page: Page, shop: Shop) -> None:
     show(page, "#/bd/billing")
     page.get_by_role("button", name="Approve").click()
@@ -390,10 +576,17 @@ def test_what_may_not_be_done_is_not_offered(options: dict[str, Any], browser: B
 VIEWS = ["#/", "#/bd/shop", "#/bd/billing", "#/bd/ads", "#/bd/missing", "#/bd/shop/yaml"]
 
 
+def list_views(shop: Shop) -> list[str]:
+    """Return the addresses of all views, with each tab of the panel of a Deployment."""
+    [web] = shop.api.objects[WORKLOADS].values()
+    panel = f"#/bd/shop/object/{web['metadata']['uid']}"
+    return [*VIEWS, *(f"{panel}/{tab}" for tab in ("summary", "logs", "events", "difference", "yaml"))]
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(scheme: str, browser: Browser, served: Served) -> None:
+def test_axe_finds_nothing(scheme: str, browser: Browser, served: Served, shop: Shop) -> None:
     with opened(browser, served.url, color_scheme=scheme, bypass_csp=True) as page:
-        for view in VIEWS:
+        for view in list_views(shop):
             show(page, view)
             expect(page.locator("main h1")).to_have_count(1)
             page.wait_for_timeout(600)
@@ -407,8 +600,8 @@ def test_axe_finds_nothing(scheme: str, browser: Browser, served: Served) -> Non
         assert find_violations(page) == []
 
 
-def test_nothing_is_wider_than_the_screen(page: Page) -> None:
-    for width, view in product((360, 768, 1280, 3840), VIEWS):
+def test_nothing_is_wider_than_the_screen(page: Page, shop: Shop) -> None:
+    for width, view in product((360, 768, 1280, 3840), list_views(shop)):
         page.set_viewport_size({"width": width, "height": 800})
         show(page, view)
         page.wait_for_timeout(300)

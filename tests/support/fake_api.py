@@ -66,6 +66,8 @@ class FakeApi:
         """Path to a JSON value and its ETag, if any."""
         self.texts: dict[str, bytes] = {}
         """Path to a text, such as the log of a pod."""
+        self.refused: dict[str, Fault] = {}
+        """Path to the reply of all its requests."""
         self.version = 100
         self.streaming_lists = streaming_lists
         self.received: list[Received] = []
@@ -96,10 +98,16 @@ class FakeApi:
         self._oldest = self.version
         self._events: list[tuple[int, str, str, dict[str, Any]]] = []  # version, collection, type, object
         self._changed = threading.Condition()
+        self._followed: dict[str, tuple[bytes, threading.Event]] = {}
         self._sockets: list[socket.socket] = []
         self._stopping = False
 
     # what a test does
+
+    def follow(self, path: str, begin: bytes) -> threading.Event:
+        """Answer a path with a text that does not end; return what is set once a client has closed the connection."""
+        self._followed[path] = (begin, threading.Event())
+        return self._followed[path][1]
 
     def put(
         self, collection: str, name: str, *, uid: str = "", about: Mapping[str, Any] | None = None, **content: Any
@@ -231,6 +239,10 @@ class FakeApi:
         time.sleep(0.0 if "watch" in received.query else self.delay)
         if self.faults:
             self._send_fault(request, self.faults.pop(0))
+        elif received.path in self.refused:
+            self._send_fault(request, self.refused[received.path])
+        elif received.path in self._followed:
+            self._send_endless(request, *self._followed[received.path])
         elif received.path in self.texts:
             self._send(request, 200, self.texts[received.path], {"Content-Type": "text/plain"})
         elif received.path in self.documents:
@@ -374,6 +386,13 @@ class FakeApi:
         if not self.end_watches and seen <= self.version:
             self._send_bookmark(request, {"resourceVersion": str(seen)})
         request.wfile.write(END_OF_CHUNKS)
+
+    def _send_endless(self, request: BaseHTTPRequestHandler, begin: bytes, ended: threading.Event) -> None:
+        self._begin_chunks(request)
+        request.wfile.write(b"%x\r\n%s\r\n" % (len(begin), begin))
+        request.wfile.flush()
+        request.connection.recv(1)  # a client that goes away sends its end
+        ended.set()
 
     def _wait_while(self, condition: Any) -> None:
         while condition() and not self._stopping:

@@ -25,6 +25,7 @@ from tests.support.fake_api import FakeApi
 Json = dict[str, Any]
 BOARD = DEPLOYMENTS.path()
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+SHOP_EVENTS = "/apis/events.k8s.io/v1/namespaces/shop/events"
 WORKLOADS = "/apis/apps/v1/deployments"
 CONFIG_MAPS = "/api/v1/configmaps"
 SECRETS = "/api/v1/secrets"
@@ -36,6 +37,9 @@ STORE = f"/api/v1/namespaces/{names.DEFAULT_NAMESPACE}/secrets"
 DIGEST = "sha256:" + "1f2e3d4c5b6a" + 52 * "0"
 OLDER = "sha256:" + "9a8b7c6d5e4f" + 52 * "0"
 NEXT = "sha256:" + "77aa88bb99cc" + 52 * "0"
+
+
+OOM_KILLED = {"reason": "OOMKilled", "exitCode": 137, "finishedAt": "2026-01-01T00:00:00Z"}
 
 
 def ago(**span: float) -> str:
@@ -175,7 +179,9 @@ class Shop:
     """An API server with BundleDeployments and the objects of `shop`; it is served while it is entered."""
 
     def __init__(self) -> None:
-        self.api = FakeApi(BOARD, EVENTS, WORKLOADS, REPLICA_SETS, CONFIG_MAPS, SECRETS, JOBS, ALL_PODS, PODS, STORE)
+        self.api = FakeApi(
+            *(BOARD, EVENTS, SHOP_EVENTS, WORKLOADS, REPLICA_SETS, CONFIG_MAPS, SECRETS, JOBS, ALL_PODS, PODS, STORE)
+        )
         self.allow(True)
         self.api.documents["/apis"] = (_discovery("apps", "v1", ("Deployment", "deployments")), "")
         self.api.documents["/api"] = (
@@ -268,13 +274,20 @@ class Shop:
         self.put_object(CONFIG_MAPS, "ConfigMap", "settings", data={"color": "blue"})
         self.put_object(SECRETS, "Secret", "database", data={"password": "aHVudGVyMg=="}, type="Opaque")
 
-    def put_pod(self, suffix: str, *, is_ready: bool) -> None:
-        """Create or change a Pod of `web`, that runs or cannot get its image."""
+    def put_event(self, regarding: str, note: str) -> None:
+        """Add an Event of the kubelet, as the newer API shows it, about the object with a UID."""
+        about = {"regarding": {"uid": regarding}, "deprecatedCount": 4, "deprecatedLastTimestamp": ago(minutes=1)}
+        content: Json = {"type": "Warning", "reason": "BackOff", "note": note, "eventTime": None, **about}
+        self.api.put(SHOP_EVENTS, f"event-{self.api.version}", about={"namespace": "shop"}, **content)
+
+    def put_pod(self, suffix: str, *, is_ready: bool) -> Json:
+        """Create or change a Pod of `web`, that runs or cannot get its image, and return it."""
         container: Json = {
             "name": "web",
             "state": {"running": {}} if is_ready else {"waiting": {"reason": "ImagePullBackOff"}},
             "ready": is_ready,
             "restartCount": 0 if is_ready else 3,
+            **({} if is_ready else {"lastState": {"terminated": OOM_KILLED}}),
         }
         status = {
             "phase": "Running" if is_ready else "Pending",
@@ -282,7 +295,7 @@ class Shop:
             "containerStatuses": [container],
         }
         [replicas] = self.api.objects[REPLICA_SETS].values()
-        self.own(PODS, "Pod", f"web-6d4cf56db6-{suffix}", replicas, spec={}, status=status)
+        return self.own(PODS, "Pod", f"web-6d4cf56db6-{suffix}", replicas, spec={}, status=status)
 
 
 def _discovery(group: str, version: str, *kinds: tuple[str, str]) -> Json:
@@ -336,6 +349,17 @@ class Served:
             )
             with connection.getresponse() as reply:
                 return Reply(reply.status, reply.read().decode(), dict(reply.getheaders()))
+        finally:
+            connection.close()
+
+    def read_line(self, path: str) -> str:
+        """Return the first line of a reply, and close it."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.guard.port, timeout=30)
+        try:
+            own = {"Host": self.host, "Cookie": f"{self.guard.cookie}={self.guard.session}"}
+            connection.request("GET", path, headers=own)
+            with connection.getresponse() as reply:
+                return reply.readline().decode()
         finally:
             connection.close()
 

@@ -1,6 +1,7 @@
 // Acts: what would be done is said first, and then sent with the token that only this page has.
 
 import { make, replace } from "./dom.js";
+import { linesOf } from "./lines.js";
 
 const QUESTIONS = {
   pause: ["Pause", () => ["Nothing on the cluster is changed until it is resumed: changes by others stay, and new revisions wait."]],
@@ -20,6 +21,25 @@ function decision(pending) {
   ];
 }
 
+/** Return what would change: objects that others have changed, and what a stored revision changes in another one. */
+function preview({ path, drifted = [], to = "", from = "" }) {
+  const shown = drifted.slice(0, 20).map(({ kind, namespace, name, drift }) => make("li", {}, `${kind} ${namespace ? `${namespace}/` : ""}${name}: ${drift}`));
+  const more = drifted.length - shown.length;
+  const text = make("pre", { class: "preview", role: "region", tabindex: "0", "aria-label": "What would change", hidden: true });
+  const fill = async (query, note) => {
+    text.hidden = false;
+    text.textContent = note;
+    replace(text, ...(await linesOf(await fetch(`${path}/diff?${new URLSearchParams(query)}`))));
+  };
+  if (to && from && to !== from) fill({ revision: to, before: from }, "Comparing the stored revisions…");
+  return [
+    shown.length ? make("p", {}, "Changed by others, and set again:") : "",
+    make("ul", {}, shown, more > 0 ? make("li", {}, `and ${more} more`) : ""),
+    text,
+    to ? make("button", { type: "button", onclick: () => fill({ revision: to }, "Asking the cluster, without changing it…") }, "Compare with the cluster") : "",
+  ];
+}
+
 /** Ask whether to do something; return the answer. */
 export function ask(verb, name, given) {
   const [title, explain] = QUESTIONS[verb];
@@ -27,7 +47,7 @@ export function ask(verb, name, given) {
   document.getElementById("ask-title").textContent = `${title}: ${name}`;
   const yes = document.getElementById("ask-yes");
   yes.textContent = title;
-  replace(document.getElementById("ask-text"), ...explain(given).filter(Boolean));
+  replace(document.getElementById("ask-text"), ...explain(given).filter(Boolean), ...(given.change ? preview(given.change).filter(Boolean) : []));
   dialog.returnValue = "";
   dialog.showModal();
   return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true }));

@@ -1,8 +1,10 @@
-// One BundleDeployment: pipeline, what waits for approval, objects, history, timeline; and in a drawer YAML or a diff.
+// One BundleDeployment: pipeline, what waits for approval, objects, history, timeline; and in a drawer an object, YAML or a diff.
 
-import { ago, make, mark, replace, sign } from "./dom.js";
+import { ago, copy, make, mark, replace, sign } from "./dom.js";
 import { follow, stop } from "./live.js";
 import { ask, send } from "./acts.js";
+import { linesOf, short } from "./lines.js";
+import { Panel, moment } from "./panel.js";
 
 const SETTLING = 2000; // until all watches of a view that was opened have told what there is
 const MANY = 12; // healthy objects of a kind from which on they are folded
@@ -30,6 +32,7 @@ export class Detail {
   enter(main) {
     const part = (name, tag = "section", about = {}) => (this.parts[name] = make(tag, { class: name, ...about }));
     this.drawer = make("dialog", { class: "drawer", "aria-labelledby": "drawer-title", onclose: () => { if (this.drawn) location.hash = this.address; } });
+    this.panel = null;
     main.append(
       part("head", "div"),
       part("steps", "section", { "aria-label": "Pipeline" }),
@@ -46,6 +49,7 @@ export class Detail {
   }
 
   leave() {
+    this.panel?.leave();
     stop();
   }
 
@@ -53,7 +57,7 @@ export class Detail {
     return false;
   }
 
-  take({ detail, offers }) {
+  take({ detail, offers, dependents }) {
     const isFirst = Date.now() - this.opened < SETTLING;
     this.detail = detail;
     if (!detail) {
@@ -62,11 +66,12 @@ export class Detail {
       replace(this.parts.head, make("h1", {}, this.name), make("p", { class: "quiet", role: "status" }, `BundleDeployment "${this.name}" does not exist.`));
       return;
     }
-    this.put("head", [detail.row, detail.acts, offers], () => this.head(detail, offers), isFirst);
+    this.put("head", [detail.row, detail.acts, offers, dependents], () => this.head(detail, offers, dependents), isFirst);
     this.put("steps", detail.steps, () => steps(detail.steps), isFirst);
     this.put("pending", [detail.pending, offers], () => this.pending(detail.pending, offers), isFirst);
     this.put("notes", detail.notes, () => detail.notes.map((text) => make("p", {}, sign("drift"), make("span", {}, text))), true);
-    this.put("objects", detail.objects, () => this.objects(detail.objects, isFirst), true);
+    this.put("objects", [detail.objects, detail.waves], () => this.objects(detail.objects, detail.waves, isFirst), true);
+    this.panel?.refreshIf(detail.objects);
     this.put("history", [detail.history, offers], () => this.history(detail, offers), isFirst);
     this.put("moments", detail.moments, () => moments(detail.moments), isFirst);
   }
@@ -82,7 +87,8 @@ export class Detail {
     if (!isQuiet && !part.hidden) mark(part);
   }
 
-  head({ row, acts }, offers) {
+  head({ row, acts }, offers, dependents) {
+    const links = (names, about) => names.length && make("span", {}, names.flatMap((name) => [make("a", { href: `#/bd/${encodeURIComponent(name)}`, key: `${about} ${name}` }, name), " "]));
     const titles = { pause: "Pause", resume: "Resume", reconcile: "Reconcile", undo: "Undo rollback" };
     const buttons = offers ? acts.filter((verb) => titles[verb]).map((verb) => this.button(verb, titles[verb])) : [];
     return [
@@ -98,6 +104,9 @@ export class Detail {
         ["Revision", row.revision],
         ["Objects", row.total ? `${row.healthy} of ${row.total} healthy` : ""],
         ["Drift", row.drifted ? `${row.drifted} drifted` : ""],
+        ["Version", row.version],
+        ["Requires", links(row.requires, "requires")],
+        ["Required by", links(dependents, "required by")],
         ["Last change", ago(row.changed)],
       ].filter(([, value]) => value).map(([title, value]) => make("div", {}, make("dt", {}, title), make("dd", {}, value)))),
     ];
@@ -107,8 +116,16 @@ export class Detail {
     return make("button", { type: "button", key: `${verb} ${given.revision ?? ""}`, onclick: () => this.act(verb, title, given), ...about }, title);
   }
 
+  /** Return what a verb would change, for the question before it: nothing for one that changes no object at once. */
+  changeOf(verb, { revision }) {
+    if (!["resume", "approve", "rollback"].includes(verb)) return undefined;
+    const { objects, row } = this.detail;
+    return { path: this.path, drifted: objects.filter((node) => node.drift && node.uid), to: revision ?? row.desired, from: row.installed };
+  }
+
   async act(verb, title, given) {
-    if (await ask(verb, this.name, given)) await send(`${this.path}/acts/${verb}`, title, this.name, given);
+    const change = this.changeOf(verb, given);
+    if (await ask(verb, this.name, { ...given, change })) await send(`${this.path}/acts/${verb}`, title, this.name, given);
   }
 
   pending(pending, offers) {
@@ -131,20 +148,25 @@ export class Detail {
 
   // objects
 
-  objects(nodes, isFirst) {
+  objects(nodes, waves, isFirst) {
     const before = this.nodes;
     this.nodes = new Map();
-    const bad = nodes.filter((node) => node.state !== "healthy").length;
+    const bad = nodes.filter((node) => !["healthy", "waiting"].includes(node.state)).length;
     const drifted = nodes.filter((node) => node.drift).length;
     const summary = [`${nodes.length} objects`, bad ? `${bad} not healthy` : "", drifted ? `${drifted} drifted` : ""].filter(Boolean).join(", ");
     const draw = (node) => this.node(node, isFirst ? null : before);
-    const spaces = group(nodes, (node) => node.namespace);
+    const spaces = (found, wave = "") => [...group(found, (node) => node.namespace)].map(([namespace, inside]) => make("div", { class: "space" },
+      make("h3", {}, namespace || "cluster"),
+      ...[...group(inside, (node) => node.kind)].map(([kind, members]) => this.kind(`${wave}${namespace}/${kind}`, kind, members, draw)),
+    ));
     return [
       make("h2", {}, "Objects ", make("small", {}, summary)),
-      ...[...spaces].map(([namespace, inside]) => make("div", { class: "space" },
-        make("h3", {}, namespace || "cluster"),
-        ...[...group(inside, (node) => node.kind)].map(([kind, found]) => this.kind(`${namespace}/${kind}`, kind, found, draw)),
+      ...waves.map((wave) => make("section", { class: `wave ${wave.state.toLowerCase()}`, "aria-label": waveTitle(wave) },
+        make("h3", {}, waveTitle(wave), wave.state ? make("span", { class: "word waiting" }, wave.state.toLowerCase()) : "", wave.since ? ago(wave.since) : ""),
+        wave.awaits.length ? make("p", { class: "message" }, `waits for ${some(wave.awaits)}`) : "",
+        ...spaces(wave.places.map((place) => nodes[place]), `${wave.number}/`),
       )),
+      ...spaces(waves.length ? nodes.filter((node) => node.hook) : nodes),
       nodes.length ? "" : make("p", { class: "quiet" }, "None yet."),
     ];
   }
@@ -209,25 +231,39 @@ export class Detail {
 
   // the drawer
 
-  /** Show what the rest of the address names: `yaml`, `object/UID` or `diff/REVISION[/BEFORE]`. */
+  /** Show what the rest of the address names: `yaml`, `object/UID[/TAB]` or `diff/REVISION[/BEFORE]`. */
   async show([kind, one, other]) {
     const wanted = [kind, one, other].filter(Boolean).join("/");
     if (wanted === this.drawn) return;
     this.drawn = wanted;
+    if (this.panel && (kind !== "object" || this.panel.uid !== one)) {
+      this.panel.leave();
+      this.panel = null;
+    }
     if (!kind) {
       this.drawer.close();
       return;
     }
-    const query = new URLSearchParams(kind === "diff" ? { revision: one ?? "", before: other ?? "" } : kind === "object" ? { uid: one ?? "" } : {});
-    const title = kind === "diff" ? (other ? `Changes from ${short(other)} to ${short(one)}` : `What ${short(one)} would change`) : kind === "object" ? this.titleOf(one) : `BundleDeployment ${this.name}`;
+    if (kind === "object") {
+      if (!this.panel) {
+        this.panel = new Panel(this, one);
+        this.panel.enter(this.drawer);
+      }
+      if (!this.drawer.open) this.drawer.showModal();
+      await this.panel.show(other);
+      return;
+    }
+    const query = new URLSearchParams(kind === "diff" ? { revision: one ?? "", before: other ?? "" } : {});
+    const title = kind === "diff" ? (other ? `Changes from ${short(other)} to ${short(one)}` : `What ${short(one)} would change`) : `BundleDeployment ${this.name}`;
     const text = make("pre", { class: kind, tabindex: "0", "aria-label": title }, "Loading…");
     replace(this.drawer,
       make("div", { class: "title" }, make("h2", { id: "drawer-title" }, title),
         make("div", { class: "acts" }, make("button", { type: "button", onclick: (event) => copy(event.target, text.textContent) }, "Copy"), make("button", { type: "button", onclick: () => this.drawer.close() }, "Close"))),
       text);
     if (!this.drawer.open) this.drawer.showModal();
-    const reply = await this.read(kind, query);
-    if (this.drawn === wanted) replace(text, ...reply);
+    const reply = await fetch(`${this.path}/${kind === "diff" ? "diff" : "yaml"}?${query}`);
+    const lines = kind === "diff" || !reply.ok ? await linesOf(reply) : [await reply.text()];
+    if (this.drawn === wanted) replace(text, ...lines);
   }
 
   /** Return what an object is called; it may not be known yet. */
@@ -239,33 +275,6 @@ export class Detail {
     }
     return "Object";
   }
-
-  /** Return the lines of a reply; an object is only known once the stream has brought it. */
-  async read(kind, query, tries = 20) {
-    const reply = await fetch(`${this.path}/${kind === "diff" ? "diff" : "yaml"}?${query}`);
-    if (reply.status === 404 && kind === "object" && tries) {
-      await new Promise((resolve) => setTimeout(resolve, 250));
-      return this.read(kind, query, tries - 1);
-    }
-    if (!reply.ok) return [(await reply.json()).message];
-    if (kind !== "diff") return [await reply.text()];
-    const { lines } = await reply.json();
-    const end = lines.indexOf(""); // of the summary, which is prose
-    return lines.map((line, index) => make("span", { class: `line ${end < 0 || index < end ? "said" : kindOf(line)}` }, `${line}\n`));
-  }
-}
-
-const short = (digest) => (digest ?? "").split(":").pop().slice(0, 12);
-
-/** Return what a line of a unified diff is. */
-function kindOf(line) {
-  if (line.startsWith("--- ") || line.startsWith("+++ ")) return "place";
-  return { "+": "added", "-": "removed", "@": "place" }[line[0]] ?? "";
-}
-
-async function copy(button, text) {
-  await navigator.clipboard.writeText(text);
-  button.textContent = "Copied";
 }
 
 /** Return how much attention an object needs. */
@@ -277,6 +286,11 @@ function weigh({ state, drift }) {
 function face({ state, reason, message, drift, containers }) {
   return JSON.stringify([state, reason, message, drift, containers]);
 }
+
+const waveTitle = ({ number }) => (number === null ? "Wave not known" : `Wave ${number}`);
+
+/** Return the first of many names, and how many more there are. */
+const some = (names) => names.slice(0, 5).join(", ") + (names.length > 5 ? ` and ${names.length - 5} more` : "");
 
 function group(items, keyOf) {
   const found = new Map();
@@ -300,11 +314,5 @@ function steps(found) {
 }
 
 function moments(found) {
-  return [
-    make("h2", {}, "Timeline"),
-    make("ol", { class: "line-of-time" }, found.map((moment) => make("li", { class: `${moment.kind} ${moment.tone}` },
-      make("div", {}, ago(moment.time), make("strong", {}, moment.title), moment.reason ? make("span", { class: "reason" }, moment.reason) : ""),
-      moment.message ? make("p", { class: "message" }, moment.message) : "",
-    ))),
-  ];
+  return [make("h2", {}, "Timeline"), make("ol", { class: "line-of-time" }, found.map(moment))];
 }

@@ -73,6 +73,12 @@ export function keepTime() {
   }, 1000);
 }
 
+/** Copy a text, and say so on the button. */
+export async function copy(button, text) {
+  await navigator.clipboard.writeText(text);
+  button.textContent = "Copied";
+}
+
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
 /** Mark an element for a moment: it has changed. */

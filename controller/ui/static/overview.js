@@ -8,7 +8,14 @@ const MARKS = {
   drifted: { title: "drifted", test: (row) => row.drifted > 0, sign: "drift" },
   pending: { title: "awaiting approval", test: (row) => row.pending, sign: "waiting" },
 };
-const COLUMNS = ["Name", "State", "Objects", "Format", "Revision", "Namespace", "Changed"];
+const COLUMNS = ["Name", "State", "Objects", "Format", "Source", "Version", "Namespace", "Changed"];
+const VALUES = { // of the choices above the table, each a list
+  namespace: (row) => [row.namespace],
+  format: (row) => [row.format],
+  source: (row) => row.sources,
+  version: (row) => [row.version],
+  label: (row) => row.labels,
+};
 const SPARE = 10; // rows above and below the screen
 
 export class Overview {
@@ -17,7 +24,7 @@ export class Overview {
     this.elements = new Map();
     this.shown = [];
     this.active = -1;
-    this.filter = { text: "", states: new Set(), marks: new Set(), namespace: "", format: "" };
+    this.filter = { text: "", states: new Set(), marks: new Set(), ...Object.fromEntries(Object.keys(VALUES).map((kind) => [kind, ""])) };
     this.scrolled = 0;
     this.isListed = false;
     this.isPrinting = false;
@@ -28,7 +35,7 @@ export class Overview {
     const search = make("input", { type: "search", id: "search", placeholder: "Search name, reason or message", "aria-label": "Search", autocomplete: "off", spellcheck: "false", oninput: () => this.narrow({ text: this.search.value.trim().toLowerCase() }) });
     this.search = search;
     this.choices = Object.fromEntries(
-      ["namespace", "format"].map((kind) => [kind, make("select", { "aria-label": `Filter by ${kind}`, onchange: (event) => this.narrow({ [kind]: event.target.value }) })]),
+      Object.keys(VALUES).map((kind) => [kind, make("select", { "aria-label": `Filter by ${kind}`, onchange: (event) => this.narrow({ [kind]: event.target.value }) })]),
     );
     this.strip = make("div", { class: "strip", role: "group", "aria-label": "Counts; select to filter" });
     this.chips = Object.fromEntries([
@@ -45,7 +52,7 @@ export class Overview {
       { class: "overview" },
       make("h1", { class: "hidden" }, "BundleDeployments"),
       this.strip,
-      make("div", { class: "tools", role: "search" }, search, this.choices.namespace, this.choices.format, this.count),
+      make("div", { class: "tools", role: "search" }, search, ...Object.values(this.choices), this.count),
       this.table,
     );
     this.onScroll = () => this.render();
@@ -117,13 +124,12 @@ export class Overview {
   }
 
   matches(row) {
-    const { text, states, marks, namespace, format } = this.filter;
+    const { text, states, marks } = this.filter;
     return (
       (!states.size || states.has(row.state)) &&
       [...marks].every((name) => MARKS[name].test(row)) &&
-      (!namespace || row.namespace === namespace) &&
-      (!format || row.format === format) &&
-      (!text || `${row.name} ${row.reason} ${row.message} ${row.namespace} ${row.revision}`.toLowerCase().includes(text))
+      Object.entries(VALUES).every(([kind, valuesOf]) => !this.filter[kind] || valuesOf(row).includes(this.filter[kind])) &&
+      (!text || `${row.name} ${row.reason} ${row.message} ${row.namespace} ${row.revision} ${row.version} ${row.labels.join(" ")}`.toLowerCase().includes(text))
     );
   }
 
@@ -164,7 +170,7 @@ export class Overview {
     const focused = this.body.contains(document.activeElement) ? document.activeElement : null;
     const wanted = this.shown.slice(from, to).map((row, index) => this.element(row, from + index));
     const kept = new Set(wanted);
-    for (const each of [...this.body.children]) if (!kept.has(each)) each.remove();
+    for (const each of [...this.body.children].filter((row) => !kept.has(row))) each.remove();
     wanted.forEach((each, index) => {
       if (this.body.children[index] !== each) this.body.insertBefore(each, this.body.children[index] ?? null);
     });
@@ -228,7 +234,7 @@ function compare(one, other) {
 }
 
 function fill(select, kind, rows, chosen) {
-  const values = [...new Set(rows.map((row) => row[kind]).filter(Boolean))].sort();
+  const values = [...new Set(rows.flatMap(VALUES[kind]).filter(Boolean))].sort();
   const text = values.join("\n");
   if (select.dataset.values === text) return;
   select.dataset.values = text;
@@ -249,7 +255,8 @@ function cells(row) {
     cell("why", make("span", { class: `word ${row.state}` }, row.state), row.reason && row.reason.toLowerCase() !== row.state && !row.pending && make("span", { class: "reason" }, row.reason), ...flags, row.state !== "ready" && make("span", { class: "message", title: row.message }, row.message)),
     cell("objects", ...bar(row)),
     cell("format", row.format),
-    cell("revision", row.revision),
+    cell("source", row.sources.join(", ")),
+    cell("revision", make("span", { title: row.revision }, row.version || row.revision)),
     cell("namespace", row.namespace),
     cell("changed", ago(row.changed)),
   ];

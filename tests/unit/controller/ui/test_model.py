@@ -97,6 +97,17 @@ STEPS = [
     StepCase("the source is not found", unpacked("NotFound"), ["failed", "none", "none", "none", "none"]),
     StepCase("the source does not answer", unpacked("Unreachable"), ["working", "none", "none", "none", "none"]),
     StepCase(
+        "the source is gone, and what is installed stays",
+        ready(
+            conditions=[
+                condition("Unpacked", "False", "NotFound", "why"),
+                condition("Installed", "False", "NotFound", "revision 1f2e3d4c5b6a is installed; why"),
+                condition("Healthy", "True", "Healthy"),
+            ]
+        ),
+        ["failed", "done", "done", "done", "done"],
+    ),
+    StepCase(
         "the content is not what was pinned", unpacked("DigestMismatch"), ["none", "failed", "none", "none", "none"]
     ),
     StepCase("the bundle cannot be rendered", installed("RenderFailed"), ["done", "done", "failed", "done", "none"]),
@@ -246,6 +257,69 @@ def test_conditions_and_events_are_one_line_of_time() -> None:
     assert [each.title for each in detail.moments][-1] == "Warning (x3)"
     assert detail.moments[-1].time == "2020-01-01T00:00:09Z"
     assert [each.tone for each in detail.moments] == ["good"] * 4 + ["bad"]
+
+
+@pytest.mark.parametrize(
+    ("sources", "expected"),
+    [
+        ("image:v1.4.2@1f2e3d4c5b6a", "image:v1.4.2"),
+        ("chart:1.2.0@1f2e3d4c5b6a, git:main@9a8b7c6d5e4f", "chart:1.2.0, git:main"),
+        ("image@1f2e3d4c5b6a", "image@1f2e3d4c5b6a"),
+    ],
+)
+def test_history_names_tags_and_versions_and_digests_where_there_are_none(sources: str, expected: str) -> None:
+    history = [{"revision": DIGEST, "sources": sources}]
+    [entry] = make_detail(value(deployment(**ready(history=history))), [], [], []).history
+    assert entry["sources"] == expected
+
+
+class SayCase(NamedTuple):
+    name: str
+    event: Json
+    expected: list[str]
+
+
+NOT_FOUND = {"type": "Warning", "reason": "NotFound", "note": "no tag v9", "eventTime": "2020-01-01T00:00:00.1Z"}
+ONCE = "Installed is False, Unpacked is False, Ready is False"
+SAID = [
+    SayCase("an Event of the same text", NOT_FOUND, [ONCE]),
+    SayCase("an Event of another text", {**NOT_FOUND, "note": "other"}, [ONCE, "Warning"]),
+    SayCase("an Event of another reason", {**NOT_FOUND, "reason": "Other"}, [ONCE, "Warning"]),
+    SayCase("of this BundleDeployment", {**NOT_FOUND, "note": "x", "regarding": {"uid": "u"}}, [ONCE, "Warning"]),
+    SayCase("of an earlier one of the same name", {**NOT_FOUND, "note": "x", "regarding": {"uid": "v"}}, [ONCE]),
+    SayCase("an Event that says nothing", {**NOT_FOUND, "note": ""}, [ONCE, "Warning"]),
+]
+
+
+@pytest.mark.parametrize("case", SAID, ids=attrgetter("name"))
+def test_the_line_of_time_says_each_thing_once(case: SayCase) -> None:
+    conditions = [
+        condition("Unpacked", "False", "NotFound", "no tag v9"),
+        condition("Installed", "False", "NotFound", "revision 1f2e3d4c5b6a is installed; no tag v9"),
+        condition("Ready", "False", "NotFound", "no tag v9"),
+    ]
+    detail = make_detail(value(deployment(**ready(conditions=conditions))), [], [case.event], [])
+    assert [each.title for each in detail.moments] == case.expected
+    assert {each.tone for each in detail.moments} == {"bad"}
+
+
+def test_waves_have_their_objects_and_what_the_present_one_waits_for() -> None:
+    shown = [
+        Node(kind="Job", name="migrate", state="healthy", reason="Healthy", hook="pre-upgrade"),
+        *(Node(kind="ConfigMap", name=name, state=state, reason="x") for name, state in STATES.items()),
+    ]
+    wave = {"revision": DIGEST, "number": 1, "since": "2026-01-01T00:00:00Z"}
+    waves = {"ConfigMap a": 0, "ConfigMap b": 1, "ConfigMap c": 1, "ConfigMap d": 2}
+    found = make_detail(value(deployment(**ready(wave=wave))), shown, [], [], waves).waves
+    assert [(each.number, each.state, each.awaits, each.places) for each in found] == [
+        (0, "", [], [1]),
+        (1, "Applying", ["ConfigMap c"], [2, 3]),
+        (2, "Waiting", [], [4]),
+    ]
+    assert make_detail(value(deployment(**ready())), shown, [], [], {"ConfigMap a": 1}).waves == []
+
+
+STATES = {"a": "healthy", "b": "healthy", "c": "progressing", "d": "waiting"}
 
 
 class ActCase(NamedTuple):

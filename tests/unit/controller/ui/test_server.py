@@ -20,7 +20,7 @@ from rukpak.controller.ui.guard import HEADERS
 from rukpak.controller.ui.server import RIGHT_SECONDS, Rights
 from rukpak.controller.ui.watching import View
 from tests.support.fake_api import Fault
-from tests.support.pages import DIGEST, EVENTS, NEXT, STORE, Served, Shop, deployment, serve, waiting
+from tests.support.pages import DIGEST, EVENTS, NEXT, STORE, WORKLOADS, Served, Shop, deployment, serve, waiting
 
 
 @pytest.fixture
@@ -245,6 +245,51 @@ def test_who_may_not_read_revisions_is_told_instead_of_a_difference(served: Serv
 def test_an_object_that_is_not_one_of_it_is_not_shown(served: Served) -> None:
     assert served.ask("/api/deployments/shop/yaml?uid=unknown").status == 404
     assert served.ask("/api/deployments/missing/yaml").status == 404
+
+
+LOG = "/api/v1/namespaces/shop/pods/web-6d4cf56db6-vt9mb/log"
+
+
+@contextlib.contextmanager
+def shown(served: Served, uid: str) -> Iterator[None]:
+    """Show the BundleDeployment of an object until it is known."""
+    with served.board.viewing("shop") as view:
+        for _ in range(300):
+            view.read()
+            if view.find(uid):
+                break
+            time.sleep(0.1)
+        yield
+
+
+REFUSALS = [("forbidden", 403, 403), ("the container has no previous one", 400, 409), ("the kubelet is away", 500, 409)]
+
+
+@pytest.mark.parametrize(("name", "status", "expected"), REFUSALS, ids=[each[0] for each in REFUSALS])
+def test_why_a_log_cannot_be_read_is_told(name: str, status: int, expected: int, served: Served, shop: Shop) -> None:
+    uid = shop.put_pod("vt9mb", is_ready=False)["metadata"]["uid"]
+    shop.api.refused[LOG] = Fault(status)
+    with shown(served, uid):
+        reply = served.ask(f"/api/deployments/shop/log?uid={uid}&container=web")
+    assert reply.status == expected
+    assert f"injected {status}" in json.loads(reply.text)["message"]
+
+
+def test_only_logs_of_pods_of_the_bundle_deployment_are_read(served: Served, shop: Shop) -> None:
+    [web] = [each["metadata"]["uid"] for each in shop.api.objects[WORKLOADS].values()]
+    with shown(served, web):
+        for uid in (web, "unknown", ""):
+            assert served.ask(f"/api/deployments/shop/log?uid={uid}").status == 404
+    assert not [each for each in shop.api.received if each.path.endswith("/log")]
+
+
+def test_a_log_that_is_followed_ends_with_its_page(served: Served, shop: Shop) -> None:
+    uid = shop.put_pod("vt9mb", is_ready=False)["metadata"]["uid"]
+    ended = shop.api.follow(LOG, b"first\n")
+    with shown(served, uid):
+        first = served.read_line(f"/api/deployments/shop/log?uid={uid}&follow=true")
+    assert json.loads(first) == "first"
+    assert ended.wait(30), "the connection to the API server is still open"
 
 
 def test_an_object_that_is_waited_for_keeps_no_page_waiting(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

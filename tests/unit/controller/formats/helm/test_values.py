@@ -15,7 +15,9 @@ from rukpak.controller.formats.helm.values import (
     write_values,
 )
 
-KNOWN = "disableHooks, ignoreMissingValuesFiles, includeCRDs, isUpgrade, lookup, releaseName, skipTests, values, valuesFiles"
+KNOWN = "disableHooks, ignoreMissingValuesFiles, includeCRDs, isUpgrade, lookup, releaseName, skipTests, {}".format(
+    "values, valuesFiles"
+)
 NO_PATH = 'must be a path relative to the root of the content, without ".."'
 NO_NAME = (
     "spec.config.releaseName: must consist of lower-case letters, digits, dashes and dots, "

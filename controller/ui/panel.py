@@ -1,0 +1,124 @@
+"""What the panel of one object shows, as values made of objects. Pure.
+
+Not here: its YAML (model.py), its log (logs.py), and reading its Events (watching.py).
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rukpak.api.v1alpha2.types import BundleDeployment
+from rukpak.controller.apply.drift import DriftedField, as_compared, narrow
+from rukpak.controller.apply.targets import Target
+from rukpak.controller.ui.model import Moment, make_event_moment
+from rukpak.controller.untrusted import mapping, mappings, text
+from rukpak.controller.views.access import Manifest
+from rukpak.controller.views.comparison import clean, set_side_by_side
+from rukpak.controller.views.objects import Node, describe_wave, find_drift, flatten, owner_of
+
+MOST_ROWS = 2000
+"""Lines of an object from which on only those around changes are shown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """An object with what is known around it."""
+
+    value: Manifest
+    line: Sequence[Node]
+    """Its owners, the outermost first, and itself."""
+    target: Target | None = None
+    """What the installed revision asks for; None: nothing, or it could not be read."""
+    wave: int | None = None
+    """None: there is one wave only, or it is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """One object."""
+
+    title: str
+    node: Node
+    owners: Sequence[Mapping[str, str]]
+    """Title and UID of its owners, the outermost first."""
+    created: str
+    since: str
+    """When its state changed last, as far as it says."""
+    wave: str
+    drift: Sequence[DriftedField]
+    """Fields that other clients have changed."""
+    pods: Sequence[Node]
+    """Those below it, or itself."""
+    events: Sequence[Moment]
+    difference: Sequence[tuple[str, str, bool]] | None
+    """Lines of what is desired and of what is live, and whether they differ; None: it is not known what is desired."""
+    notes: Sequence[str]
+
+
+def make_panel(
+    deployment: BundleDeployment, seen: Seen, events: Iterable[Manifest], notes: Sequence[str], key: bytes
+) -> Panel:
+    """Return what the panel of an object shows.
+
+    Args:
+        deployment: of the object.
+        seen: the object.
+        events: about it and what it owns.
+        notes: what could not be read.
+        key: of the hashes that stand for values of Secrets.
+    """
+    *above, node = seen.line
+    orphan = deployment.spec.deletion_policy == "Orphan"
+    drifted = find_drift(seen.value, seen.target, owner_of(deployment), orphan=orphan) if seen.target else None
+    moments = sorted(map(make_event_moment, events), key=lambda each: each.time, reverse=True)
+    return Panel(
+        title=node.title,
+        node=node,
+        owners=[{"title": each.title, "uid": each.uid} for each in above],
+        created=text(seen.value, "metadata", "creationTimestamp"),
+        since=find_last_change(seen.value),
+        wave=_describe_wave(deployment, seen.wave),
+        drift=drifted.fields if drifted else (),
+        pods=[each for each in flatten([node]) if each.kind == "Pod"],
+        events=moments,
+        difference=compare_with_target(seen.target, seen.value, key) if seen.target else None,
+        notes=notes,
+    )
+
+
+def _describe_wave(deployment: BundleDeployment, wave: int | None) -> str:
+    state = describe_wave(deployment, wave).lower()
+    return "" if wave is None else f"{wave}{f' ({state})' if state else ''}"
+
+
+def find_last_change(value: Manifest) -> str:
+    """Return when the state of an object changed last, in RFC 3339, as its conditions say; empty if none does."""
+    times = (text(each, "lastTransitionTime") for each in mappings(value, "status", "conditions"))
+    return max(times, default="")
+
+
+def compare_with_target(target: Target, value: Manifest, key: bytes) -> list[tuple[str, str, bool]]:
+    """Return the fields of an object that a revision sets beside those that it has, line by line.
+
+    What the server has added, fields that are ignored, and other spellings of the same value are no difference.
+
+    Args:
+        target: what the revision asks for.
+        value: the object.
+        key: of the hashes that stand for values of Secrets.
+    """
+    desired = _stored(as_compared(target.manifest, value))
+    return set_side_by_side(clean(desired), clean(narrow(desired, value)), key, MOST_ROWS)
+
+
+def _stored(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    # The API server makes data of stringData.
+    if manifest.get("kind") != "Secret" or "stringData" not in manifest:
+        return manifest
+    texts = mapping(manifest, "stringData")
+    data = {name: base64.b64encode(str(value).encode()).decode() for name, value in texts.items()}
+    kept = {name: value for name, value in manifest.items() if name != "stringData"}
+    return kept | {"data": {**mapping(manifest, "data"), **data}}
