@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from rukpak.controller.playground.components import read_token
+from rukpak.controller.playground.cluster import read_token
 
 TIMEOUT_SECONDS = 600.0
 REST_SECONDS = 30.0

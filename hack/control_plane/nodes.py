@@ -18,8 +18,7 @@ from typing import Any
 
 from hack.control_plane.images import PAUSE
 from hack.control_plane.packages import install_packages
-from rukpak.controller.playground.cluster import make_control_plane
-from rukpak.controller.playground.components import is_ready
+from rukpak.controller.playground.cluster import is_ready, make_control_plane
 from rukpak.controller.playground.processes import Process, record_control_groups, running_process, wait_for
 from rukpak.controller.playground.programs import CONTROL_PLANE
 

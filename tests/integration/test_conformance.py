@@ -17,7 +17,7 @@ from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Credentials, LocalContent
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.conformance import Site, SourceContract
-from rukpak.controller.playground.components import write_certificates
+from rukpak.controller.playground.cluster import write_certificates
 from tests.support.archives import tarball
 from tests.support.charts import packed_chart, repository_of
 from tests.support.faulty_registry import FaultyRegistry

@@ -16,7 +16,7 @@ import pytest
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Access, Credentials, Entry, Limits, Resolution
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.playground.components import write_certificates
+from rukpak.controller.playground.cluster import write_certificates
 from tests.support.archives import Link, tarball, zipped
 from tests.support.inside import ContentStore, source_of, write_entries
 from tests.support.web_servers import FaultyServer

@@ -18,8 +18,7 @@ from typing import Any
 import pytest
 
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.playground.cluster import ControlPlane
-from rukpak.controller.playground.components import read_token
+from rukpak.controller.playground.cluster import ControlPlane, read_token
 from rukpak.controller.playground.processes import Process, wait_for
 from tests.support.bundles import SECONDS, Manifest, config_map
 from tests.support.inside import ApiError, ApplyFailure, Client, Response, User, classify, connect, key_of

@@ -125,7 +125,5 @@ def test_it_prints_what_it_would_install(run: Run) -> None:
 
 
 def test_the_playground_finds_its_files(run: Run) -> None:
-    stages = run(
-        "python", "-c", "from rukpak.controller.playground.components import STAGES; print(STAGES.read_text())"
-    )
+    stages = run("python", "-c", "from rukpak.controller.playground.cluster import STAGES; print(STAGES.read_text())")
     assert stages.startswith("# What kwok does")

@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from rukpak.controller.playground.components import CAPACITY
+from rukpak.controller.playground.cluster import CAPACITY
 from tests.support.bundles import Manifest
 from tests.support.inside import ApiError, Client
 

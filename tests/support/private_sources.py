@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
-from rukpak.controller.playground.components import write_certificates
+from rukpak.controller.playground.cluster import write_certificates
 from rukpak.controller.playground.processes import Process, free_ports, wait_for
 from tests.support.bundles import Manifest, bundle_of
 from tests.support.git_servers import Content, GitHttpServer, GitRepository

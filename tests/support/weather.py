@@ -26,7 +26,7 @@ from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 from weakref import WeakSet
 
-from rukpak.controller.playground.components import read_token
+from rukpak.controller.playground.cluster import read_token
 from tests.support.web_servers import QuietServer
 
 HITS = 2

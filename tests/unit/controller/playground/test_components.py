@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rukpak.controller.playground.components import CLIENTS, Ports, read_token, write_certificates, write_files
+from rukpak.controller.playground.cluster import CLIENTS, Ports, read_token, write_certificates, write_files
 
 PORTS = Ports(etcd=1, etcd_peer=2, server=3)
 

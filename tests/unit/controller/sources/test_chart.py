@@ -16,7 +16,7 @@ from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Access, Credentials, Entry, Limits, Network, RegistryCredentials, Resolution
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.archive import write_entries
-from rukpak.controller.playground.components import write_certificates
+from rukpak.controller.playground.cluster import write_certificates
 from rukpak.controller.sources import chart
 from rukpak.controller.sources.chart import ChartSource
 from tests.support.charts import add_chart, entry_of, index_of, pack, packed_chart, repository_of

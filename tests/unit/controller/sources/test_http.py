@@ -35,7 +35,7 @@ from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.archive import write_entries
 from rukpak.controller.content.limits import Rejection
 from rukpak.controller.content.zip import Unsupported
-from rukpak.controller.playground.components import write_certificates
+from rukpak.controller.playground.cluster import write_certificates
 from rukpak.controller.sources.http import HttpSource, parse_address, read_body, strip_components
 from tests.support import zstd
 from tests.support.archives import Crafted, Link, crafted, tarball, zipped

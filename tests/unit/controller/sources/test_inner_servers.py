@@ -27,7 +27,7 @@ from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Access, Entry, Limits, Network, Resolution
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.archive import write_entries
-from rukpak.controller.playground.components import write_certificates
+from rukpak.controller.playground.cluster import write_certificates
 from rukpak.controller.playground.processes import wait_for
 from rukpak.controller.sources import hosts as detours
 from rukpak.controller.sources.chart import ChartSource

@@ -15,7 +15,7 @@ import pytest
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Access, Credentials, Entry, Resolution, Signer, Source, Trusted
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.playground.components import write_certificates
+from rukpak.controller.playground.cluster import write_certificates
 from rukpak.controller.sources.chart import ChartSource
 from rukpak.controller.sources.http import HttpSource
 from tests.support import charts
