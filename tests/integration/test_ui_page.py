@@ -16,14 +16,10 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from rukpak.api.names import WAVE
-from rukpak.controller.building.revision import Revision, Terms
 from rukpak.controller.playground.processes import wait_for
-from rukpak.controller.revisions.store import RevisionStore, secret_name
-from rukpak.controller.ui import watching
-from rukpak.controller.ui.logs import LINE_BYTES
 from tests.support.browser import find_violations, launch, opened
 from tests.support.fake_api import Fault
-from tests.support.inside import announce
+from tests.support.inside import LINE_BYTES, Revision, RevisionStore, Terms, announce, secret_name, watching
 from tests.support.objects import make
 from tests.support.pages import (
     BOARD,

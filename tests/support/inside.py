@@ -38,19 +38,22 @@ from rukpak.controller.observe.health.verdict import Context, State, StorageClas
 from rukpak.controller.observe.records import entry_hash, entry_of, key_of
 from rukpak.controller.processes.programs import Mechanisms, View, start_confined
 from rukpak.controller.retries import Backoff
-from rukpak.controller.revisions.store import CHUNK_BYTES, TENANT_BYTES, RevisionStore, remove_orphans
+from rukpak.controller.revisions.store import CHUNK_BYTES, TENANT_BYTES, RevisionStore, remove_orphans, secret_name
 from rukpak.controller.sources import hosts as detours
 from rukpak.controller.sources.git import objects as git_objects
 from rukpak.controller.sources.git import process as git_process
 from rukpak.controller.sources.git import source as git_submodules
 from rukpak.controller.sources.git.objects import Objects
 from rukpak.controller.sources.versions import Range, choose
+from rukpak.controller.ui import watching
+from rukpak.controller.ui.logs import LINE_BYTES
 
 __all__ = [
     "AGAIN_SECONDS",
     "BLOCKED_AFTER_SECONDS",
     "BUILT_IN_GROUPS",
     "CHUNK_BYTES",
+    "LINE_BYTES",
     "NOTICED_SECONDS",
     "TENANT_BYTES",
     "TROUBLED_SECONDS",
@@ -112,9 +115,11 @@ __all__ = [
     "remove_orphans",
     "revision_digest",
     "run_command",
+    "secret_name",
     "shipped",
     "source_of",
     "start_confined",
+    "watching",
     "write_entries",
 ]
 
