@@ -409,7 +409,7 @@ def test_secrets_and_labels_are_asked_for(adopted: Adopted, rukpak: Rukpak, appl
 
     done = rukpak(*words, "-l", "team=shop", "--include-secrets")
     assert "adopted 1 object from kubectl" in done.stdout
-    assert "the values of Secrets are in these ConfigMaps" in " ".join(done.stderr.split())
+    assert "the values of Secrets are put into ConfigMaps" in " ".join(done.stderr.split())
     assert "hunter2" not in done.stderr
     assert "stringData" not in done.stderr
     assert adopted.read("login", "secrets")["data"] == {"password": "aHVudGVyMg=="}
