@@ -218,6 +218,7 @@ class Pool:
     def _work(self) -> None:
         while turn := self._next():
             self._run(*turn)
+            del turn  # no batch is kept alive while a thread waits for the next one
 
     def _next(self) -> tuple[_Batch, int] | None:
         while True:
