@@ -239,7 +239,6 @@ class Calls:
 
 
 def _missing_module(error: BaseException) -> str:
-    """Return the name of the module that cannot be imported; empty for other errors."""
     name = error.name if isinstance(error, ModuleNotFoundError) else None
     return name if isinstance(name, str) and _MODULE.fullmatch(name) else ""
 

@@ -375,10 +375,6 @@ def _list_kept(status: Status) -> str:
 
 
 def _ask_to_undo(client: Client, options: argparse.Namespace, found: Manifest) -> None:
-    """Show what the BundleDeployment leads to without the pin, and ask.
-
-    Raises: FailedError if nothing is pinned, or the user declines; MisuseError, ApiError, ConfigurationError.
-    """
     if not found["spec"].get("pinnedRevision"):
         raise FailedError(f"{options.name}: not rolled back: spec.pinnedRevision is not set")
     for line in _preview(client, options, found):

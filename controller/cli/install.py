@@ -131,10 +131,6 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _draft(deployments: Deployments, options: argparse.Namespace) -> tuple[Draft, Manifest | None]:
-    """Return the BundleDeployment that is to be written, and the one that exists.
-
-    Raises: MisuseError, FailedError, BundleError, ApiError.
-    """
     draft = make_draft(options) if options.file else None
     name = mapping(draft.value, "metadata").get("name") if draft else options.name
     if not is_object_name(str(name)):
@@ -234,10 +230,6 @@ def _advise_adoption(client: Client, reviewed: Reviewed, comparison: Comparison,
 
 
 def _write(client: Client, options: argparse.Namespace, draft: Draft, found: Manifest | None) -> tuple[Manifest, str]:
-    """Write a BundleDeployment and its content; return it, and what was done.
-
-    Raises: FailedError if it has changed meanwhile; ApiError.
-    """
     deployments = Deployments(client)
 
     def _write_deployment() -> Manifest:

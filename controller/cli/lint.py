@@ -166,7 +166,6 @@ def find_problems(item: Mapping[str, Any], schema: Mapping[str, Any]) -> list[Pr
 
 
 def _find_in_type_meta(field: str, resource: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield what is wrong in the fields that every object has, which schemas do not describe."""
     about = {name: resource[name] for name in TYPE_META if name in resource}
     admission = Admission()
     # As a field of another object: these fields are admitted as they are where a resource has them.

@@ -176,7 +176,6 @@ def _start(folder: Path, programs: Mapping[str, Path]) -> None:
 
 
 def _run(cluster: ControlPlane, programs: Mapping[str, Path]) -> None:
-    """Start what does not run."""
     tell("starting the cluster")
     cluster.start()
     tell("starting the registry and the controller")

@@ -81,10 +81,6 @@ def _delete(client: Client, strays: Collection[_Stray]) -> int:
 
 
 def _find(client: Client, namespace: str, deployment: BundleDeployment) -> list[_Stray]:
-    """Return the strays in the order of their deletion.
-
-    Raises: FailedError, ApiError.
-    """
     discovery = Discovery(client)
     observed = _list(client, discovery, deployment)
     # Read after the objects: each was named by then, since a revision is stored before it is applied.

@@ -172,10 +172,6 @@ def _check_window(head: bytes) -> None:
 
 
 def _find_window(head: bytes) -> int:
-    """Return the bytes of content that a reader of a frame has to keep.
-
-    Raises: ZstdError or IndexError for a header that is damaged or cut.
-    """
     descriptor, window = head[len(_ZSTD)], head[len(_ZSTD) + 1]
     if descriptor & _SINGLE_SEGMENT:  # all of it
         return get_frame_info(head).decompressed_size or 0

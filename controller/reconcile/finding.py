@@ -326,10 +326,6 @@ def _keep(context: Context, request: Request, made: Revision | PackedRevision) -
 
 
 def _refuse_downgrade(context: Context, sources: Sources) -> None:
-    """Refuse lower versions than those that are installed, unless the spec allows them.
-
-    Raises: BundleError (Downgrade).
-    """
     if context.spec.allow_downgrade or not any(pin.version for pin in sources.pins):
         return
     if installed := stored.read(context, context.status.installed_revision):
@@ -337,10 +333,6 @@ def _refuse_downgrade(context: Context, sources: Sources) -> None:
 
 
 def _refuse_emptiness(context: Context, made: Revision | PackedRevision) -> None:
-    """Refuse a revision without objects if there are some, since all of them would be pruned.
-
-    Raises: BundleError (NoContent).
-    """
     if has_objects(made):
         return
     last = stored.last_good(context)

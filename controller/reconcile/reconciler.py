@@ -413,7 +413,6 @@ def _report_settled(context: Context) -> Report | None:
 
 
 def _describe_unkept(report: Report, wanted: Wanted) -> Report:
-    """Return the report of objects that are as they should be while their revision cannot be stored again."""
     consequence = "was deleted or changed by another client; until it is stored again, no object can be repaired"
     cause = wanted.failure or BundleError(Reason.FETCHING, wanted.fetching)
     message = f"the stored revision {short(report.revision)} {consequence}: {cause.message}"

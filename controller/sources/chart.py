@@ -259,10 +259,6 @@ class Repository:
         check_deadline(self._access)
 
     def _digest_of(self, release: Release) -> str:
-        """Return the digest that the index has; '' for none.
-
-        Raises: BundleError (ContentRejected for one that no chart can have).
-        """
         found = _DIGEST.fullmatch(release.digest.lower())
         if release.digest and not found:
             problem = f"index.yaml has a digest of version {quote(release.version)} that is not a SHA-256"

@@ -206,10 +206,6 @@ def _describe_unknown_hooks(said: str) -> str:
 
 
 def _release_name(deployment: str, configuration: Configuration) -> str:
-    """Return the name of the release: by default that of the BundleDeployment, which is checked here.
-
-    Raises: BundleError (InvalidConfig).
-    """
     if configuration.release_name:
         return configuration.release_name
     if problem := find_name_problem(deployment):

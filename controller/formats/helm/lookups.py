@@ -189,7 +189,6 @@ def _scan(template: str) -> _Scan:
 
 
 def _scan_action(template: str, place: int, found: _Scan) -> int:
-    """Scan an action, and return where it ends; the end of the template if it does not."""
     levels, last = [_Command()], place
     """The command of each level of parentheses, and the end of the last token."""
     while token := _TOKEN.match(template, place):
@@ -250,7 +249,6 @@ def _end_of_chain(template: str, place: int) -> int:
 
 
 def _is_called(words: list[str], count: int) -> bool:
-    """Whether a name after so many tokens of its command is a function that is called."""
     if not count or words[count - 1] in (":=", "="):
         return True
     if count > _MOST_BEFORE:
