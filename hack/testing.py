@@ -41,7 +41,7 @@ SCRIPTS = "controller/ui/static"
 ALL_PARTS = ("lint", "unit", "integration, e2e and node")
 SECONDS = {
     "lint": 15,
-    "unit": 180,
+    "unit": 120,
     "unit --all": 280,
     "integration": 700,
     "integration --all": 1500,

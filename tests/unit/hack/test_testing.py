@@ -145,7 +145,7 @@ def test_missing_programs_are_obtained_first(machine: Machine, run: Run) -> None
 
 
 def test_each_part_says_how_long_it_takes(run: Run) -> None:
-    assert "== unit, about 3 min 0 s\n" in run("unit", "-x")[1]
+    assert "== unit, about 2 min 0 s\n" in run("unit", "-x")[1]
     assert "== unit, about 4 min 40 s\n" in run("unit", "--all", "-x")[1]
 
 
