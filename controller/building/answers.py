@@ -27,7 +27,7 @@ from rukpak.controller.building.revision import PackedRevision, RecordedLookup, 
 from rukpak.controller.content.digests import digest_of_json
 from rukpak.controller.content.limits import describe_bytes
 from rukpak.controller.formats.applicable import revision_digest
-from rukpak.controller.formats.helm.lookups import describe, find_secret_values, make_answer
+from rukpak.controller.formats.helm.lookups import REMEDY, describe, find_secret_values, make_answer
 from rukpak.controller.formats.objects import group_of
 from rukpak.controller.untrusted import strings, text
 
@@ -35,7 +35,6 @@ LOOKUPS = 64
 """Objects and lists that one revision looks up."""
 LOOKUP_BYTES = 4 * MEBIBYTE
 """Size of all answers of one revision, as JSON."""
-_REMEDY = "look up less, or set spec.config.lookup to Never"
 
 
 class Asked:
@@ -63,7 +62,7 @@ class Asked:
             raise RuntimeError("a format asks although it has been told not to, or has the answer")
         if len(self.answers) == LOOKUPS:
             problem = f"lookup: the bundle looks up more than {LOOKUPS} objects and lists"
-            raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; {_REMEDY}")
+            raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; {REMEDY}")
         found = self._look_up(lookup)
         answer = make_answer(found.manifest, lookup) if found.manifest else {}
         self._size += len(json.dumps(answer, ensure_ascii=False).encode(errors="replace"))
@@ -71,7 +70,7 @@ class Asked:
             problem = (
                 f"lookup: with {describe(lookup)}, what the bundle looks up exceeds {describe_bytes(LOOKUP_BYTES)}"
             )
-            raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; {_REMEDY}")
+            raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; {REMEDY}")
         self.answers[lookup], self._versions[lookup] = answer, found.version
 
     def recorded(self) -> tuple[RecordedLookup, ...]:

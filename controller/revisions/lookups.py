@@ -15,13 +15,12 @@ from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.apply.rights import RbacRight, describe_roles
 from rukpak.controller.building.answers import LOOKUP_BYTES
 from rukpak.controller.building.request import Found
-from rukpak.controller.formats.helm.lookups import describe
+from rukpak.controller.formats.helm.lookups import REMEDY, describe
 from rukpak.controller.kube.client import PAGE_ITEMS, TOO_LARGE, ApiError, Client
 from rukpak.controller.kube.resources import GroupVersionKind, Resource
 from rukpak.controller.revisions.accounts import Account, account_in, check_before_reading
 
 FindResource = Callable[[GroupVersionKind], Resource | None]
-_REMEDY = "look up less, or set spec.config.lookup to Never"
 
 
 def look_up(
@@ -75,23 +74,22 @@ def _read(client: Client, resource: Resource, lookup: Lookup) -> Found:
     metadata = found.get("metadata") or {}
     if metadata.get("continue"):
         problem = f"lookup of {describe(lookup)}: there are more than {PAGE_ITEMS}"
-        raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; {_REMEDY}")
+        raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; {REMEDY}")
     return Found(manifest=found, version=str(metadata.get("resourceVersion") or ""))
 
 
 def _translate(error: ApiError, lookup: Lookup, resource: Resource | None, whom: str) -> BundleError:
     what = f"lookup of {describe(lookup)}"
     if resource and error.status == HTTPStatus.FORBIDDEN:
-        roles = describe_roles([right_to(lookup, resource)])
+        roles = describe_roles([_right_to(lookup, resource)])
         return BundleError(Reason.FORBIDDEN, f"{what} is not permitted to {whom}; grant {roles}")
     if error.reason == TOO_LARGE:
-        return BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{what}: it is too large; {_REMEDY}")
+        return BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{what}: it is too large; {REMEDY}")
     problem = f"the API server answered with status {error.status}" if error.status else "the API server did not answer"
     return BundleError(Reason.API_UNAVAILABLE, f"{what}: {problem}; will be retried", retry_after=error.retry_after)
 
 
-def right_to(lookup: Lookup, resource: Resource) -> RbacRight:
-    """Return the right that a lookup needs."""
+def _right_to(lookup: Lookup, resource: Resource) -> RbacRight:
     return RbacRight(
         namespace=lookup.namespace if resource.namespaced else "",
         groups=(resource.group,),

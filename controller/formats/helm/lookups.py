@@ -47,6 +47,8 @@ _MARK = re.compile(r"rukpak-lookup-([A-Za-z0-9+/=]*)-end")
 _PLAIN = re.compile(r"[A-Za-z0-9.:_/-]*")
 """What is written the same way by everybody; no other text is a kind, a namespace or a name."""
 _FOLDER = "templates"
+REMEDY = "look up less, or set spec.config.lookup to Never"
+"""Against every limit of what a chart looks up."""
 _MOST_BYTES = 32 * MEBIBYTE
 """Size of the templates with the answers in them."""
 _CALLS, _LEVELS = 8, 4
@@ -381,7 +383,7 @@ def rewrite_files(folder: Path, answers: Answers) -> int:
 
 def _too_large() -> BundleError:
     problem = "lookup: the templates are too large with what is found"
-    return BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; look up less, or set spec.config.lookup to Never")
+    return BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; {REMEDY}")
 
 
 def _templates(folder: Path) -> Iterator[Path]:
