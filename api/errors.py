@@ -32,6 +32,12 @@ class BundleError(Exception):
         """Return the same failure at another place."""
         return BundleError(self.reason, self.problem, place=place, retry_after=self.retry_after)
 
+    def reworded(self, message: str) -> BundleError:
+        """Return the same failure, about the same place, with another message as a whole."""
+        error = BundleError(self.reason, message, retry_after=self.retry_after)
+        error.place = self.place
+        return error
+
     def without_frames(self) -> Self:
         """Return this error, which is kept from now on: without what led to it, whose frames hold all they worked on.
 

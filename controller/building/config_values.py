@@ -219,7 +219,7 @@ def withhold_values(error: BundleError, values: Sequence[Any]) -> BundleError:
         message = _QUOTED.sub(f'"{HIDDEN}"', message)
     if values:
         message = make_redactor(values)(message)
-    return BundleError(error.reason, message, retry_after=error.retry_after)
+    return error.reworded(message)
 
 
 LEAST = 4

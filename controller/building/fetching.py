@@ -184,9 +184,7 @@ def first_failure(failures: Sequence[BundleError]) -> BundleError | None:
     failures = list({failure.message: failure for failure in reversed(failures)}.values())[::-1]
     if len(failures) < 2:  # noqa: PLR2004 - one failure speaks for itself
         return failures[0] if failures else None
-    first = failures[0]
-    problem = f"{first.problem} (and {len(failures) - 1} more)"
-    return BundleError(first.reason, problem, place=first.place, retry_after=first.retry_after)
+    return failures[0].reworded(f"{failures[0].message} (and {len(failures) - 1} more)")
 
 
 class Fetcher:

@@ -398,7 +398,7 @@ def _withhold(error: BundleError, hidden: Sequence[str], secrets: SecretValues) 
         return PluginError(error.plugin, redact(error.problem), redact(error.place))
     if hidden:
         return withhold_values(error, values)
-    return BundleError(error.reason, make_redactor(values)(error.message), retry_after=error.retry_after)
+    return error.reworded(make_redactor(values)(error.message))
 
 
 def _without_secrets(

@@ -123,7 +123,7 @@ class _UnresolvedError(BundleError):
 
     def __init__(self, cause: BundleError, found: tuple[SourcePin, ...]) -> None:
         super().__init__(cause.reason, cause.message, retry_after=cause.retry_after)
-        self.found = found
+        self.place, self.found = cause.place, found
 
 
 def find_wanted(context: Context, refusal: BundleError | None = None) -> Wanted:

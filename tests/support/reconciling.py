@@ -63,6 +63,8 @@ class Shelf:
         """Digest to objects, or to the error of rendering them."""
         self.hooks: dict[str, tuple[Json, ...]] = {}
         self.calls: list[str] = []
+        self.refusal = Reason.NOT_FOUND
+        """Of a tag that is not on the shelf."""
         self.packs = False
         """Whether revisions are made in another process."""
         self.shows_config = False
@@ -77,7 +79,7 @@ class Shelf:
         found = [pin or self._pin(spec, index) for index, pin in enumerate(pins)]
         missing = next((source.image.ref for source, pin in zip(spec.sources, found, strict=True)
                         if pin is None and source.image), "")  # fmt: skip
-        failure = BundleError(Reason.NOT_FOUND, f'spec.sources: no tag "{missing}"') if missing else None
+        failure = BundleError(self.refusal, f'no tag "{missing}"', place="spec.sources") if missing else None
         return Resolved(pins=tuple(found), failure=failure)
 
     def _pin(self, spec: Spec, index: int) -> SourcePin | None:

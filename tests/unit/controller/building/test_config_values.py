@@ -190,6 +190,7 @@ def test_what_a_template_made_of_a_value_of_a_secret_is_not_shown(name: str) -> 
     shown = withhold(BundleError(reason, problem, place=place), spec)
     assert shown.message.startswith(expect)
     assert ENCODED not in shown.message
+    assert shown.place == place
     plain = BundleError(reason, problem, place=place)
     assert withhold(plain, spec_of({}, format_name="helm")) is plain
 

@@ -242,6 +242,15 @@ def test_a_failure_that_goes_on_is_written_once(world: World) -> None:
     assert world.shelf.calls == ["resolve v9"] * 4
 
 
+def test_a_plugin_of_a_source_that_fails_is_no_content_at_each_try(world: World) -> None:
+    world.shelf.refusal = Reason.PLUGIN_FAILED
+    world.wish("v9")
+    for _ in range(6):
+        world.reconcile()
+        assert world.conditions["Unpacked"] == "False PluginFailed"
+        world.seconds += 1
+
+
 def test_what_is_gone_from_status_is_taken_out_of_it(world: World) -> None:
     installed(world)
     before = world.deployment.status
