@@ -315,7 +315,7 @@ class Binaries:
             failures = "; ".join(str(error) for part, error in self._failures.items() if part not in self._builds)
             raise MissingError(
                 f"{', '.join(missing)}: not on PATH or in KUBEBUILDER_ASSETS, and not downloaded ({failures}); "
-                "install what is missing, or allow the downloads"
+                "allow the downloads, install what is missing, or run hack/demo in a clone of RukPak, which builds it"
             )
         folders = {part: self._build(part, programs) for part in self._builds if part in wanted}
         return {program.name: folders[program.part] / program.name for program in programs}

@@ -341,7 +341,7 @@ def test_without_builds_the_addresses_that_failed_are_named(
         "kubectl, etcd, registry: not on PATH or in KUBEBUILDER_ASSETS, and not downloaded "
         f"({file_server.address}{PATH}/kubectl.sha256: 404 Not Found; "
         f"{file_server.address}/v3.1.2/registry_3.1.2_linux_amd64.tar.gz.sha256: 404 Not Found); "
-        "install what is missing, or allow the downloads"
+        "allow the downloads, install what is missing, or run hack/demo in a clone of RukPak, which builds it"
     )
     assert told == ["downloading kubectl 1.36.3", "downloading registry 3.1.2"]
 
