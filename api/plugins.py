@@ -487,6 +487,8 @@ class Rendering:
     decrypted. Names of objects that contain one are refused, and they are removed from errors."""
     namespace: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """`labels` and `annotations` for the install namespace if the controller creates it."""
+    bundle: str = ""
+    """What the bundle calls itself, with its version, such as "ingress-nginx 4.12.1"; for people, in status.history."""
 
 
 class Format(Protocol):

@@ -30,6 +30,7 @@ PERMISSION_LENGTH = 1000
 HISTORY_ITEMS = 52
 """The most that `spec.revisionHistoryLimit` allows, and the installed and the desired revision."""
 HISTORY_LENGTH = 256
+BUNDLE_LENGTH = 128
 
 ConditionStatus = Literal["True", "False", "Unknown"]
 
@@ -256,6 +257,8 @@ class HistoryEntry(Api):
     model_config = ConfigDict(json_schema_extra=atomic())
     revision: Digest
     """Its digest."""
+    bundle: Annotated[str, Field(max_length=BUNDLE_LENGTH)] = ""
+    """What its bundle calls itself: name and version of a chart, name of a ClusterServiceVersion."""
     sources: Annotated[str, Field(max_length=HISTORY_LENGTH)] = ""
     """What its sources were resolved to, shortened."""
     started_at: Timestamp | None = None

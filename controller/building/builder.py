@@ -104,7 +104,7 @@ class Builder:
                 made, capabilities = self._render_as_known(request, tree, capabilities, call, asked)
             namespace = made.terms.install_namespace
             terms = terms_of(request, namespace, rendering_digest(request, namespace, capabilities))
-            terms = replace(terms, custom=made.terms.custom, looked_up=asked.recorded())
+            terms = replace(terms, bundle=made.terms.bundle, custom=made.terms.custom, looked_up=asked.recorded())
             told = describe_versions(request.pins)
             same = next((each for each in kept if each.terms.rendered_from == terms.rendered_from), None)
             # A single difference may be due to a new release of this program, and the new rendering counts. A

@@ -388,6 +388,7 @@ def _rendering(value: Any, limits: Limits) -> Rendering:
             part: {key: _text(item, "namespace") for key, item in _json_mapping(marks, "namespace").items()}
             for part, marks in _json_mapping(value.namespace, "namespace").items()
         },
+        bundle=_text(value.bundle, "bundle"),
     )
 
 

@@ -53,6 +53,7 @@ from rukpak.api.plugins import (
     RenderRequest,
 )
 from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.status import BUNDLE_LENGTH
 from rukpak.api.v1alpha2.types import Processor
 from rukpak.controller.building.config_values import (
     Confidential,
@@ -66,7 +67,7 @@ from rukpak.controller.building.entry_points import count_failure, format_of, pr
 from rukpak.controller.building.guarding import PluginError
 from rukpak.controller.building.revision import PackedRevision, Revision, Terms, pack, pack_terms, unpack_terms
 from rukpak.controller.content.disk import disk_errors_reported, walk
-from rukpak.controller.content.limits import Rejection, describe_bytes, quote, read_exactly
+from rukpak.controller.content.limits import Rejection, collapse, describe_bytes, quote, read_exactly
 from rukpak.controller.content.store import refused_from_json, refused_to_json, replace_files
 from rukpak.controller.content.tar import is_compressed, read_tar
 from rukpak.controller.formats.applicable import (
@@ -370,13 +371,15 @@ def render(
         rendering = replace(rendering, secrets=hidden)
         # Before anything that names an object can fail.
         rendering = _without_secrets(rendering, confidential, request, content)
+        bundle = collapse(rendering.bundle)[:BUNDLE_LENGTH]
         if processors:
             rendering = process(processors, rendering, request, secrets)
             hidden = [*rendering.secrets]
             rendering = _without_secrets(rendering, confidential, request, content)
         if processors or format_name != _HELM:  # what Helm installs of a chart does not depend on it
             rendering = _without_local(rendering)
-        return _revision_of(rendering, Terms(inputs="", install_namespace=namespace), request.capabilities)
+        terms = Terms(inputs="", install_namespace=namespace, bundle=bundle)
+        return _revision_of(rendering, terms, request.capabilities)
     except UnansweredError:
         raise
     except BundleError as error:
@@ -404,7 +407,7 @@ def _withhold(error: BundleError, hidden: Sequence[str], secrets: SecretValues) 
 def _without_secrets(
     rendering: Rendering, confidential: Confidential | None, request: RenderRequest, content: ContentTree
 ) -> Rendering:
-    """Return a rendering without secrets in its warnings.
+    """Return a rendering without secrets in its warnings and in what the bundle calls itself.
 
     Args:
         rendering: with what it holds of secrets itself.
@@ -421,7 +424,8 @@ def _without_secrets(
         return rendering
     refuse_secret_names(rendering, confidential, replace(request, tree=content))
     warnings = [without_secrets(warning, confidential) for warning in rendering.warnings]
-    return replace(rendering, warnings=tuple(warnings))
+    bundle = "" if any(secret_finder(confidential)(rendering.bundle)) else rendering.bundle
+    return replace(rendering, warnings=tuple(warnings), bundle=bundle)
 
 
 def _revision_of(rendering: Rendering, terms: Terms, capabilities: Capabilities) -> Revision:

@@ -34,6 +34,8 @@ class Terms:
     """Digest of the fields of the spec and the pins that it was rendered from."""
     rendered_from: str = ""
     """Digest of everything the rendering depends on, capabilities included (rule 9)."""
+    bundle: str = ""
+    """What the bundle calls itself, for status.history."""
     install_namespace: str
     service_account_name: str = ""
     pins: tuple[Mapping[str, str], ...] = ()

@@ -63,7 +63,7 @@ from rukpak.controller.views.access import (
     open_store,
     pin,
 )
-from rukpak.controller.views.objects import describe_place
+from rukpak.controller.views.objects import describe_place, describe_sources
 from rukpak.controller.views.texts import Cell, Color, Painted, age, dump_as, is_colored, some, to_table
 
 RETRY_SECONDS = 10.0
@@ -72,7 +72,7 @@ _DIGEST = re.compile(r"(sha256:)?([0-9a-f]{64})").fullmatch
 _ABBREVIATED = re.compile(r"(sha256:)?([0-9a-f]{8,64})").fullmatch
 Choose = Callable[[Manifest], Mapping[str, Any] | None]
 """Returns how to change a BundleDeployment as it is; None: not at all."""
-HEADING = ("REVISION", "STATE", "OUTCOME", "INSTALLED", "SOURCES", "MESSAGE")
+HEADING = ("REVISION", "STATE", "OUTCOME", "INSTALLED", "BUNDLE", "SOURCES", "MESSAGE")
 _OUTCOMES = {"Healthy": Color.GREEN, "Failed": Color.RED, "RolledBack": Color.RED}
 _NAMED = re.compile(r"(?P<name>[^@]+)@(sha256:)?(?P<digest>[0-9a-f]{8,64})").fullmatch
 
@@ -308,7 +308,7 @@ def _row(entry: HistoryEntry, status: Status, now: datetime, *, colors: bool) ->
     text = entry.outcome or ""
     outcome = Painted(text, _OUTCOMES.get(text, Color.NONE)) if colors else text
     place = describe_place(entry.revision, status)
-    return (short(entry.revision), place, outcome, installed, entry.sources, entry.message)
+    return (short(entry.revision), place, outcome, installed, entry.bundle, describe_sources(entry), entry.message)
 
 
 def read_kept(options: argparse.Namespace) -> tuple[BundleDeployment, Revision]:

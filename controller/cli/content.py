@@ -39,8 +39,7 @@ from rukpak.controller.cli.command import read_file
 from rukpak.controller.cli.values import Convert, find_credentials, merge_files, set_values, typed
 from rukpak.controller.content.archive import write_entries
 from rukpak.controller.content.disk import read_folder
-from rukpak.controller.content.limits import Rejection, describe_bytes, one_line, quote
-from rukpak.controller.formats.helm.chart import find_chart
+from rukpak.controller.content.limits import Rejection, describe_bytes, quote
 from rukpak.controller.formats.helm.values import read_configuration
 from rukpak.controller.formats.manifests import read_documents
 from rukpak.controller.formats.plain import needs_recursive
@@ -107,8 +106,6 @@ class Draft:
     """Whether spec.format is not known yet, and to be recognized in the content."""
     parts: Sequence[tuple[str, Part, bytes]] = ()
     """The ConfigMaps that are to contain content of this machine, as `parts_of` returns them."""
-    chart: str = ""
-    """Name and version of the chart that is on this machine; empty: none is, or it does not say them."""
     credentials: Sequence[str] = ()
     """Paths of what flags put into spec.config that is a credential by its name."""
 
@@ -146,7 +143,7 @@ def make_draft(options: argparse.Namespace, found: Manifest | None = None) -> Dr
     _check_namespace(options, found)
     if options.format and options.format != spec.get("format"):
         spec.pop("config", None)  # of another format
-    archive, parts, chart = b"", list[tuple[str, Part, bytes]](), ""
+    archive, parts = b"", list[tuple[str, Part, bytes]]()
     if is_named(options):
         source = read_source(options)
         if source is None:
@@ -160,12 +157,12 @@ def make_draft(options: argparse.Namespace, found: Manifest | None = None) -> Dr
     spec |= read_overrides(options, spec.get("config"))
     added = [path for path, value in find_credentials(spec.get("config")) if before.get(path) != value]
     if archive:
-        spec, chart = _complete(spec, archive, options.source)
+        spec = _complete(spec, archive, options.source)
     elif "format" not in spec and any("chart" in mapping(each) for each in mappings(spec, "sources")):
         spec["format"] = "helm"
     recognizes = not options.file and "format" not in spec
     value = {**base, "spec": spec}
-    return Draft(value=value, origin=origin, parts=parts, recognizes=recognizes, chart=chart, credentials=added)
+    return Draft(value=value, origin=origin, parts=parts, recognizes=recognizes, credentials=added)
 
 
 def _check_namespace(options: argparse.Namespace, found: Manifest | None) -> None:
@@ -212,8 +209,8 @@ def poll_each(sources: Sequence[Mapping[str, Any]], interval: str) -> list[dict[
     return [dict(each) if each["kind"] == LOCAL else {**each, "pollInterval": interval} for each in sources]
 
 
-def _complete(spec: dict[str, Any], archive: bytes, source: str) -> tuple[dict[str, Any], str]:
-    """Return the spec with what the content says itself, and the name and version of the chart in it."""
+def _complete(spec: dict[str, Any], archive: bytes, source: str) -> dict[str, Any]:
+    """Return the spec with what the content says itself."""
     with tempfile.TemporaryDirectory(prefix="rukpak-") as folder:
         tree = _unpack(archive, _file_name(source), Path(folder), source)
         spec = {**spec, **recognize(tree.root, spec)}
@@ -221,16 +218,7 @@ def _complete(spec: dict[str, Any], archive: bytes, source: str) -> tuple[dict[s
             config = spec.get("config") or {}
             check_config(spec["format"], config)
             spec["installNamespace"] = format_of(spec["format"]).suggest_namespace(tree, config)
-        return spec, _describe_chart(tree) if spec["format"] == "helm" else ""
-
-
-def _describe_chart(tree: ContentTree) -> str:
-    try:
-        found = find_chart(tree, Limits())
-        about = {} if found.is_packed else read_mapping(str(tree.root / found.path / "Chart.yaml"), "the chart")
-    except (BundleError, MisuseError):  # rendering says what is wrong
-        return ""
-    return " ".join(one_line(str(about[key])) for key in ("name", "version") if about.get(key))
+        return spec
 
 
 def read_overrides(options: argparse.Namespace, config: Mapping[str, Any] | None) -> dict[str, Any]:

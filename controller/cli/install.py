@@ -177,7 +177,9 @@ def _describe(draft: Draft, reviewed: Reviewed, comparison: Comparison, options:
         yield from write(comparison, key, colors=False)
     else:
         yield from _summarize(comparison, key)
-    yield f"  Format: {spec['format']}{f', chart {draft.chart}' if draft.chart else ''}{_describe_recursion(spec)}"
+    yield f"  Format: {spec['format']}{_describe_recursion(spec)}"
+    if bundle := reviewed.revision.terms.bundle:
+        yield f"  Bundle: {bundle}"
     yield f"  Namespace: {reviewed.revision.terms.install_namespace}"
     account = spec.get("serviceAccountName")
     yield f"  Applied as: {f'ServiceAccount {account}' if account else 'the controller'}"

@@ -227,6 +227,8 @@ def describe(deployment: BundleDeployment) -> Iterator[str]:
         yield f"Spec:      cannot be read: {deployment.problem}"
     yield from _shard(deployment)
     yield f"Revision:  {status.installed_revision or 'none installed'}"
+    if bundle := next((each.bundle for each in status.history if each.revision == status.installed_revision), ""):
+        yield f"Bundle:    {bundle}"
     if status.revision != status.installed_revision:
         yield f"Desired:   {status.revision}"
     if status.wave:

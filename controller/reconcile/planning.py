@@ -78,6 +78,7 @@ class Work:
         return replace(
             self.wanted.report(self.context),
             revision=self.options.wanted.revision,
+            bundle=self.revision.terms.bundle,
             pins=recall_pins(self.revision.terms.pins),
             looked_up=tuple(
                 LookedUp(api_version=api_version, kind=kind, namespace=namespace, name=name, resource_version=version)

@@ -157,9 +157,9 @@ def revise(context: Context, request: Request, kept: Revision) -> Revision:
     Raises: BundleError (TooLarge, QuotaExceeded) if it cannot be kept; ApiError.
     """
     terms = terms_of(request, kept.terms.install_namespace, kept.terms.rendered_from)
-    left, past, looked_up = kept.terms.left, kept.terms.past, kept.terms.looked_up
-    terms = replace(terms, left=left, past=past, kinds=kept.terms.kinds, custom=kept.terms.custom, held=kept.terms.held)
-    return write_terms(context, kept, _with_account(context, replace(terms, looked_up=looked_up), kept.terms))
+    same = ("bundle", "left", "past", "kinds", "custom", "held", "looked_up")
+    terms = replace(terms, **{name: getattr(kept.terms, name) for name in same})
+    return write_terms(context, kept, _with_account(context, terms, kept.terms))
 
 
 def recall(context: Context, digest: str) -> Revision | None:

@@ -74,6 +74,7 @@ def _begin(deployment: BundleDeployment, report: Report, after: Status, now: dat
         earlier[0] = _end(earlier[0], deployment, after, is_known=known is not None)
     entry = HistoryEntry(
         revision=after.revision,
+        bundle=report.bundle,
         sources=known.sources if known else describe_pins(report.pins or after.sources)[:HISTORY_LENGTH],
         started_at=now,
     )

@@ -106,6 +106,8 @@ class Report:
     """The wave of `revision` that is being applied; None: unchanged."""
     revision: str = ""
     """The digest that the pass worked on: the wanted one, or after a failure the one applied last."""
+    bundle: str = ""
+    """What the bundle of `revision` calls itself."""
     pins: tuple[SourcePin, ...] | None = None
     """What the sources of `revision` were resolved to; None: unchanged."""
     looked_up: tuple[LookedUp, ...] | None = None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
@@ -30,6 +29,7 @@ from rukpak.controller.views.objects import (
     Node,
     describe_place,
     describe_signer,
+    describe_sources,
     describe_unobserved,
     describe_wave,
     group_by_wave,
@@ -435,15 +435,11 @@ def _make_entry(entry: HistoryEntry, deployment: BundleDeployment) -> Json:
         "state": describe_place(entry.revision, status),
         "outcome": entry.outcome or "",
         "installed": _time(entry.installed_at),
-        "sources": _describe_history_sources(entry),
+        "bundle": entry.bundle,
+        "sources": describe_sources(entry),
         "message": entry.message,
         "previous": entry.revision == find_previous(status),
     }
-
-
-def _describe_history_sources(entry: HistoryEntry) -> str:
-    # Beside the digest of the revision, that of a content says no more to people, if it has a tag or version.
-    return re.sub(r"(:[^@, ]+)@[0-9a-f]{12}\b", r"\1", entry.sources)
 
 
 def _make_pending(deployment: BundleDeployment, pending: Pending) -> Json:

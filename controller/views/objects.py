@@ -7,6 +7,7 @@ ui/model.py); what a revision would change (dry_run.py, comparison.py).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -14,7 +15,7 @@ from typing import Any
 
 from rukpak.api import names
 from rukpak.api.v1alpha2.conditions import DECISIONS, Reason, Retry
-from rukpak.api.v1alpha2.status import NotReady, Stray
+from rukpak.api.v1alpha2.status import HistoryEntry, NotReady, Stray
 from rukpak.api.v1alpha2.types import BundleDeployment, Status, Verified
 from rukpak.controller.apply.drift import DriftedObject, as_compared, explain
 from rukpak.controller.apply.ownership import Owner, make_body
@@ -467,6 +468,14 @@ def describe_wave(deployment: BundleDeployment, number: int | None) -> str:
 
 
 # revisions
+
+
+def describe_sources(entry: HistoryEntry) -> str:
+    """Return what the sources of an entry were resolved to: tag or version, or else the digest of the content.
+
+    Beside the digest of the revision, that of a content with a tag or version says no more to people.
+    """
+    return re.sub(r"(:[^@, ]+)@[0-9a-f]{12}\b", r"\1", entry.sources)
 
 
 def describe_place(revision: str, status: Status) -> str:

@@ -88,8 +88,11 @@ def test_a_chart_as_helm_pushes_it_is_recognized(world: World, rukpak: Rukpak, t
     assert rukpak("render", f"oci://{reference}", "-o", "name").stdout == "configmap/a\n"
     assert rukpak("render", str(archive), "-o", "name").stdout == "configmap/a\n"
     words = ["install", name, "--image", f"oci://{reference}", "-n", "default", "--dry-run"]
-    assert "Format: helm" in rukpak(*words).stderr
+    assert "Format: helm\n  Bundle: web 1.0.0\n" in rukpak(*words).stderr
     assert "pass --format helm" in rukpak(*words, "--format", "plain", status=1).stderr
+    rukpak(*words[:-1], "--insecure-skip-tls-verify", "--yes", "--wait")
+    assert " ".join(rukpak("history", name).stdout.split()).endswith(" web 1.0.0 image:1.0.0")
+    assert "Bundle:    web 1.0.0" in rukpak("status", name).stdout
 
 
 def test_a_secret_is_read_with_the_rights_of_the_user_and_only_if_one_is_named(world: World, rukpak: Rukpak) -> None:

@@ -33,6 +33,7 @@ from rukpak.api.plugins import (
     Capabilities,
     ContentTree,
     Hook,
+    Limits,
     Means,
     ProgramResult,
     ProgramVersion,
@@ -73,11 +74,11 @@ from rukpak.controller.formats.helm.values import (
     read_values_files,
     write_values,
 )
-from rukpak.controller.formats.manifests import Document, LargeTextError, TextBudget, read_documents
+from rukpak.controller.formats.manifests import Document, LargeTextError, TextBudget, read_documents, read_small
 from rukpak.controller.formats.objects import Identity, collect_objects, find_identity_problem, identify
 from rukpak.controller.formats.programs import ProgramFinder, program_memory, run_program, scratch_of
-from rukpak.controller.formats.recognition import is_in_file
-from rukpak.controller.untrusted import mapping
+from rukpak.controller.formats.recognition import CHART, is_in_file
+from rukpak.controller.untrusted import mapping, text
 
 """Memory that Helm needs for the smallest chart, with some margin."""
 _CHART, _OUTPUT, _WARNING = "chart", "output", "warning"
@@ -140,6 +141,7 @@ class HelmFormat:
             output, warning = result.output, "\n".join(filter(None, (*told, _describe_unknown_hooks(result.stderr))))
         try:
             rendering = read_output(output, TextBudget.of(means), skip_tests=configuration.skip_tests)
+            bundle = _name(scratch_of(means) / _CHART, means.limits)
         except LargeTextError:
             means.occupy(len(output))
             kept_warning.write_text(warning, encoding="utf-8")
@@ -147,7 +149,7 @@ class HelmFormat:
             raise
         is_empty = not (rendering.objects or rendering.hooks)
         nothing = f"{name_chart(chart.path)}: chart renders no objects with these values" if is_empty else ""
-        return replace(rendering, warnings=tuple(filter(None, (*warning.split("\n"), nothing))))
+        return replace(rendering, warnings=tuple(filter(None, (*warning.split("\n"), nothing))), bundle=bundle)
 
     def _template(
         self, request: RenderRequest, configuration: Configuration, release: str, chart: Chart
@@ -195,6 +197,15 @@ class HelmFormat:
                 raise explain(replace(result, stderr=restore(result.stderr)), chart.path, given)
             raise explain(result, chart.path, given, partial(needs_lookup, folder))
         return result, told
+
+
+def _name(folder: Path, limits: Limits) -> str:
+    try:
+        data = read_small(folder / CHART, CHART, limits.manifest_bytes)
+        about = next((each.value for each in read_documents(data, CHART, strict=False)), None)
+    except BundleError:  # Helm has read it
+        return ""
+    return " ".join(filter(None, (text(about, "name"), text(about, "version"))))
 
 
 def _describe_unknown_hooks(said: str) -> str:

@@ -103,7 +103,7 @@ class RegistryV1Format:
         conversions = find_unnamed_conversions(bundle.definitions, version.webhooks)
         found = (*bundle.warnings, *find_version_warnings(version), *unread)
         warnings = (*found, *conversions, *find_unmet(bundle, capabilities))
-        return Rendering(objects=objects, warnings=warnings, namespace=marks)
+        return Rendering(objects=objects, warnings=warnings, namespace=marks, bundle=version.name)
 
 
 def _generate(bundle: Bundle, options: Options, provider: Provider, request: RenderRequest) -> Iterator[Object]:

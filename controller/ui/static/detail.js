@@ -215,7 +215,7 @@ export class Detail {
       const back = offers && entry.state === "kept" ? this.button("rollback", "Roll back", { revision: entry.revision, short: entry.short }) : "";
       return make("li", {},
         make("div", { class: "entry" }, make("code", {}, entry.short), make("span", { class: `flag ${entry.state}` }, entry.state), entry.outcome ? make("span", { class: `outcome ${entry.outcome.toLowerCase()}` }, entry.outcome) : "", ago(entry.installed), diff, back),
-        entry.sources ? make("div", { class: "quiet" }, entry.sources) : "",
+        entry.bundle || entry.sources ? make("div", { class: "quiet" }, [entry.bundle, entry.sources].filter(Boolean).join(" · ")) : "",
         entry.message ? make("div", { class: "message" }, entry.message) : "",
       );
     });

@@ -179,6 +179,7 @@ FAILURES: dict[str, tuple[Callable[[RenderRequest], Any], str]] = {
     ),
     "a warning that is none": (rendering_with(warnings=[1]), broken("warnings that is a int, not a string")),
     "warnings that are a string": (rendering_with(warnings="abc"), broken("warnings that are a str, not a list")),
+    "a bundle that is no name": (rendering_with(bundle=1), broken("bundle that is a int, not a string")),
     "a secret that is none": (rendering_with(secrets=[1]), broken("secrets that is a int, not a string")),
     "labels that are none": (rendering_with(namespace={"labels": 1}), broken("namespace that is a int, not a mapping")),
 }

@@ -647,3 +647,26 @@ def test_a_warning_with_a_value_of_a_secret_is_not_shown() -> None:
     assert without_secrets("ConfigMap shop/web: has a hook", LOGIN) == "ConfigMap shop/web: has a hook"
     shown = without_secrets("ConfigMap shop/hunter2: has a hook", LOGIN)
     assert shown == "a warning about the bundle is not shown, because it contains a value of a Secret"
+
+
+class Named:
+    """A format whose bundle has a name with a secret, and of more than a line."""
+
+    def validate(self, config: Any) -> list[str]:
+        return []
+
+    def suggest_namespace(self, tree: Any, config: Any) -> str:
+        return "shop"
+
+    def render(self, request: RenderRequest) -> Rendering:
+        secrets = ["hunter2"] if request.config["decrypts"] else []
+        return Rendering(objects=[item()], secrets=secrets, bundle=f"shop\nhunter2-{'x' * 200}")
+
+
+@pytest.mark.parametrize(("decrypts", "expected"), [(True, ""), (False, f"shop hunter2-{'x' * 115}")])
+def test_the_name_of_a_bundle_is_a_line_without_secrets(
+    decrypts: bool, expected: str, tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_plugins(monkeypatch, {(entry_points.FORMATS, "example.com/named"): Named})
+    asked = replace(request_aside(write(tmp_path / "content", LOCKED), scratch), config={"decrypts": decrypts})
+    assert render("example.com/named", asked).terms.bundle == expected

@@ -68,25 +68,6 @@ def test_a_source_is_made_of(words: str) -> None:
     assert source_of(*words.split()) == SOURCES[words]
 
 
-@pytest.mark.parametrize(
-    ("chart", "expected"),
-    [
-        ("apiVersion: v2\nname: shop\nversion: 1.2.0\n", "shop 1.2.0"),
-        ("name: shop\n", "shop"),
-        ("name: [", ""),
-        ("[]", ""),
-    ],
-)
-def test_a_chart_of_this_machine_is_named(chart: str, expected: str, tmp_path: Path) -> None:
-    (tmp_path / "Chart.yaml").write_text(chart)
-    assert make_draft(read(str(tmp_path), "-n=shop")).chart == expected
-
-
-def test_manifests_of_this_machine_are_no_chart(tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_text("a: 1")
-    assert make_draft(read(str(tmp_path), "-n=shop")).chart == ""
-
-
 def test_sources_are_polled() -> None:
     found = source_of("oci://q.io/a:1", "--poll-interval=5m")
     assert found == {**image(ref="q.io/a:1"), "pollInterval": "5m"}

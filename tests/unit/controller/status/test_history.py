@@ -129,16 +129,17 @@ def test_an_entry_says_when_and_what_from() -> None:
         }
     ]
     found = deployment(status={"sources": pins})
-    begun = summarize(found, Report(wanted=A, managed_state="", managed_kinds=KINDS), NOW)
+    begun = summarize(found, Report(wanted=A, managed_state="", managed_kinds=KINDS, bundle="shop 1.2.0"), NOW)
     (first,) = begun.history
     assert (first.sources, first.started_at, first.installed_at) == ("image:cccccccccccc", NOW, None)
+    assert first.bundle == "shop 1.2.0"
     later = NOW + timedelta(seconds=5)
     (second,) = summarize(
         found.model_copy(update={"status": begun}),
         Report(wanted=A, revision=A, applied=True, managed_kinds=KINDS, managed_state="v2:x"),
         later,
     ).history
-    assert (second.started_at, second.installed_at) == (NOW, later)
+    assert (second.started_at, second.installed_at, second.bundle) == (NOW, later, "shop 1.2.0")
 
 
 def test_a_message_is_short_and_stays() -> None:

@@ -165,6 +165,21 @@ def test_a_packed_chart_renders_like_its_folder(tmp_path: Path) -> None:
     root = write(tmp_path / "tree", {"shop-1.2.3.tgz": pack(files_of(SHOP, "shop/")), "shop-1.2.3.tgz.prov": b"signed"})
     packed, unpacked = (render(each, tmp_path, config=FIXED) for each in (root, SHOP))
     assert packed == unpacked
+    assert packed.bundle == "shop 1.2.3"
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ("name: a\nversion: 1.2.0+x", "a 1.2.0+x"),
+        ("version: 0.1.0\nname: a\nappVersion: 7", "a 0.1.0"),
+        ('name: "a"\nversion: v1.0.0\nname: b', "b v1.0.0"),
+    ],
+)
+def test_a_chart_says_what_it_is(told: str, expected: str, tmp_path: Path) -> None:
+    template = b"{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}"
+    root = write(tmp_path / "tree", {"Chart.yaml": f"apiVersion: v2\n{told}\n".encode(), "templates/c.yaml": template})
+    assert render(root, tmp_path).bundle == expected
 
 
 def test_a_packed_dependency_renders_like_its_folder(tmp_path: Path) -> None:

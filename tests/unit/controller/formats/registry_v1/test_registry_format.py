@@ -143,6 +143,7 @@ def test_supported(case: Gate, tmp_path: Path) -> None:
     root = write_bundle(tmp_path, service_version(**case.csv))
     rendering = render(root, case.config, kinds=case.kinds, version=case.version)
     assert not [text for text in rendering.warnings if "minKubeVersion" in text]
+    assert rendering.bundle == service_version()["metadata"]["name"]
 
 
 def test_an_invalid_version_causes_a_warning(tmp_path: Path) -> None:
