@@ -449,7 +449,7 @@ def put_hostile(shop: Shop, attack: str) -> None:
         condition(kind, "False", "Failed", attack) for kind in ("Unpacked", "Installed", "Healthy", "Ready")
     ]
     status["warnings"] = [attack]
-    status["history"][0]["message"] = attack
+    status["history"][0] |= {"message": attack, "bundle": attack}
     status["display"]["revision"] = attack
     shop.put("shop", deployment({"format": attack}, **status), annotations={"a": attack})
     shop.put_object(CONFIG_MAPS, "ConfigMap", attack, data={attack: attack})
