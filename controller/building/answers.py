@@ -13,8 +13,10 @@ Not here: as whom objects are read (revisions/lookups.py).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from rukpak.api import names
@@ -25,16 +27,17 @@ from rukpak.controller.building.config_values import Confidential
 from rukpak.controller.building.request import Found, Request
 from rukpak.controller.building.revision import PackedRevision, RecordedLookup, Revision
 from rukpak.controller.content.digests import digest_of_json
-from rukpak.controller.content.limits import describe_bytes
+from rukpak.controller.content.limits import describe_bytes, name_key
 from rukpak.controller.formats.applicable import revision_digest
 from rukpak.controller.formats.helm.lookups import REMEDY, describe, find_secret_values, make_answer
 from rukpak.controller.formats.objects import group_of
-from rukpak.controller.untrusted import strings, text
+from rukpak.controller.untrusted import mapping, strings, text
 
 LOOKUPS = 64
 """Objects and lists that one revision looks up."""
 LOOKUP_BYTES = 4 * MEBIBYTE
 """Size of all answers of one revision, as JSON."""
+_NAMED = 3
 
 
 class Asked:
@@ -155,6 +158,30 @@ def with_warnings_on(made: Revision, own: frozenset[tuple[str, str, str, str]]) 
         for _, kind, _, name in sorted(own - rendered)
     ]
     return replace(made, warnings=(*made.warnings, *warnings))
+
+
+def changed_values(made: Revision, other: Revision) -> frozenset[tuple[str, str]]:
+    """Return name and field of the values of Secrets that both revisions have, and that differ."""
+    before = {_identity(item): item for item in other.objects if (group_of(item), item["kind"]) == ("", "Secret")}
+    return frozenset(
+        (item["metadata"]["name"], name_key("data", key))
+        for item in made.objects
+        for key, value in mapping(item, "data").items()
+        if mapping(before.get(_identity(item)), "data").get(key, value) != value
+    )
+
+
+def describe_generated(values: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield a warning for each Secret with values that each rendering makes anew.
+
+    Args:
+        values: as `changed_values` returns them.
+    """
+    for name, found in groupby(sorted(values), key=itemgetter(0)):
+        fields = [field for _, field in found]
+        more = f" and {len(fields) - _NAMED} more" if len(fields) > _NAMED else ""
+        problem = "made anew, since the content or spec.config has changed and the bundle generates it each time"
+        yield f'Secret "{name}": {", ".join(fields[:_NAMED])}{more}: {problem}; to keep it, set it in spec.config'
 
 
 def _identity(item: Mapping[str, Any]) -> tuple[str, str, str, str]:

@@ -19,11 +19,18 @@ from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Capabilities, ContentTree, Means, RenderRequest, RunsProgram
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.types import Processor, Spec
-from rukpak.controller.building.answers import Asked, differ, keep_left_out, with_warnings_on
+from rukpak.controller.building.answers import (
+    Asked,
+    changed_values,
+    describe_generated,
+    differ,
+    keep_left_out,
+    with_warnings_on,
+)
 from rukpak.controller.building.config_values import Confidential, SecretValues, withhold_values
 from rukpak.controller.building.entry_points import FORMATS, PROCESSORS, format_of, is_foreign, processor_of
 from rukpak.controller.building.fetching import Fetcher, PluginCalls
-from rukpak.controller.building.rendering import render, render_in_child
+from rukpak.controller.building.rendering import render, render_in_child, without_secrets
 from rukpak.controller.building.request import (
     BuildContext,
     BuildSettings,
@@ -117,6 +124,12 @@ class Builder:
                 told = (*told, *_describe_random(request.spec), *_describe_lookups(same, terms))
                 terms = replace(terms, looked_up=same.terms.looked_up)
                 return replace(same, terms=terms, warnings=tuple(dict.fromkeys((*same.warnings, *told))))
+            told = (
+                *told,
+                *_describe_generated(
+                    request, call, asked, made, lambda: self._render_answered(request, tree, capabilities, call, asked)
+                ),
+            )
         return replace(made, terms=terms, warnings=(*told, *made.warnings))
 
     @contextmanager
@@ -224,11 +237,35 @@ def _with_left_out(
         return made
     if last is None:  # as on the command line
         return with_warnings_on(made, own) if isinstance(made, Revision) else made
-    packed = [measure(each.objects).text_bytes for each in (made, last) if isinstance(each, PackedRevision)]
-    with call.context.room(sum(estimate(size, INLINE) for size in packed), call.cancelled):
-        both = [each.unpacked() if isinstance(each, PackedRevision) else each for each in (made, last)]
-        whole = keep_left_out(both[0], both[1], own)
+    with _whole(call, made, last) as (new, before):
+        whole = keep_left_out(new, before, own)
         return pack(whole) if isinstance(made, PackedRevision) else whole
+
+
+@contextmanager
+def _whole(call: Call, *revisions: Revision | PackedRevision) -> Iterator[list[Revision]]:
+    packed = [measure(each.objects).text_bytes for each in revisions if isinstance(each, PackedRevision)]
+    with call.context.room(sum(estimate(size, INLINE) for size in packed), call.cancelled):
+        yield [each.unpacked() if isinstance(each, PackedRevision) else each for each in revisions]
+
+
+def _describe_generated(
+    request: Request,
+    call: Call,
+    asked: Asked,
+    made: Revision | PackedRevision,
+    render_again: Callable[[], Revision | PackedRevision],
+) -> Iterator[str]:
+    if asked.last is None or not isinstance(format_of(request.spec.format), RunsProgram):
+        return
+    with _whole(call, made, asked.last) as (new, last):
+        generated = changed_values(new, last)
+    if generated:  # unless the content or spec.config has changed them
+        with _whole(call, made, render_again()) as (new, again):
+            generated &= changed_values(new, again)
+    confidential = asked.confidential(request)
+    for warning in describe_generated(generated):
+        yield without_secrets(warning, confidential) if confidential else warning
 
 
 def _describe_lookups(same: Revision | PackedRevision, terms: Terms) -> Iterator[str]:

@@ -16,7 +16,7 @@ import argparse
 import secrets
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -39,7 +39,7 @@ from rukpak.api.plugins import (
 )
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.reading import try_to_read
-from rukpak.api.v1alpha2.types import BundleDeployment, Source, Spec
+from rukpak.api.v1alpha2.types import BundleDeployment, Source, Spec, Status
 from rukpak.api.v1alpha2.verification import config_maps_of, secrets_of
 from rukpak.controller.apply.targets import find_waves
 from rukpak.controller.building import capabilities as capabilities_file
@@ -311,7 +311,7 @@ def _render_draft(
         check(spec)
         request = replace(request, spec=spec)
     capabilities = served.capabilities() if isinstance(served, Discovery) else served
-    revision = _unpacked(builder.build(request, capabilities, cancelled, context))
+    revision = _unpacked(builder.build(request, capabilities, cancelled, context, kept=_kept(options, status, served)))
     if revision.terms.looked_up:
         account = spec.service_account_name
         whose = f'ServiceAccount "{request.install_namespace}/{account}"' if account else "itself"
@@ -320,6 +320,16 @@ def _render_draft(
             f"controller reads them as {whose}, and its revision counts"
         )
     return deployment, revision
+
+
+def _kept(options: argparse.Namespace, status: Status, served: Capabilities | Discovery) -> Sequence[Revision]:
+    """Return the installed revision, if the user may read it: what it has generated, the next one keeps or loses."""
+    digest, name = status.installed_revision, options.name
+    if not (digest and isinstance(served, Discovery)):
+        return ()
+    store = open_store(connect(options), options.namespace)
+    found = attempt(lambda: store.read(name, digest), HTTPStatus.FORBIDDEN)
+    return (found,) if found else ()
 
 
 def _look_up_as_user(options: argparse.Namespace, served: Discovery) -> Callable[[Lookup], Found]:
@@ -540,7 +550,7 @@ def render_new(client: Client, options: argparse.Namespace, draft: Draft) -> tup
         options: those that rendering depends on; `name` is set to that of the BundleDeployment.
         draft: of the BundleDeployment.
 
-    Returns: the draft with its format, and the revision.
+    Returns: the draft with its format, and the revision, whose warnings are shown.
     Raises: as `find`.
     """
     deployment = read_draft(draft)
@@ -552,6 +562,8 @@ def render_new(client: Client, options: argparse.Namespace, draft: Draft) -> tup
     if existing:
         deployment = deployment.model_copy(update={"metadata": existing.metadata, "status": existing.status})
     deployment, revision = render_draft(options, draft, deployment, Discovery(client))
+    for warning in revision.warnings:
+        tell(f"warning: {warning}")
     if draft.recognizes:
         said = {"format": deployment.spec.format, "config": deployment.spec.config}
         draft = draft.with_spec(draft.value["spec"] | {key: value for key, value in said.items() if value})

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.bundles import Deployed, World, exists, new_name
+from tests.support.bundles import Deployed, World, exists, image, new_name
 from tests.support.charts import DATA, chart_of, files_of, pack
+from tests.support.controller import command
 from tests.support.registry import MANIFEST
 from tests.support.web_servers import FileServer
 
@@ -190,6 +191,47 @@ def test_nothing_is_applied_of(
     deployed.wait_for("Installed", "False", reason, saying=saying)
     deployed.wait_for("Stalled", "True", reason)
     assert not exists(world.client, f"/api/v1/namespaces/{deployed.namespace}")
+
+
+GENERATING = """\
+apiVersion: v1
+kind: Secret
+metadata: {name: db}
+stringData:
+  password: '{{ .Values.password | default (randAlphaNum 16) }}'
+  user: admin
+  version: '{{ .Chart.Version }}'
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings, annotations: {rollme: '{{ randAlphaNum 5 }}'}}
+"""
+
+
+def test_a_password_that_an_upgrade_makes_anew_is_told(world: World) -> None:
+    first, second = (
+        {**chart_of({"templates/a.yaml": GENERATING}), "c/Chart.yaml": f"name: c\nversion: {n}.0.0\n".encode()}
+        for n in (1, 2)
+    )
+    deployed = world.deploy(first, format="helm")
+    assert "warnings" not in deployed.wait_ready()
+    before = deployed.get("db", "secrets")
+    sources = [image(world.push(deployed.name, second, tag="v2"))]
+    told = 'Secret "db": data.password: made anew, since the content or spec.config has changed'
+    changed = {**deployed.read(), "status": {}}
+    changed["spec"]["sources"] = sources
+    shown = command(world.cluster.kubeconfig)("diff", "-f", "-", "--use-secrets", stdin=json.dumps(changed), status=1)
+    assert told in shown.stderr + shown.stdout
+    deployed.change(sources=sources)
+    status = deployed.wait_installed(deployed.status()["installedRevision"])
+    after = deployed.get("db", "secrets")
+    assert before
+    assert after
+    assert before["data"]["password"] != after["data"]["password"]
+    (warning,) = status["warnings"]
+    assert warning.startswith(told)
+    deployed.change(sources=sources, config={"values": {"password": "hunter2"}})
+    assert "warnings" not in deployed.wait_installed(status["installedRevision"])
 
 
 # real charts

@@ -13,7 +13,14 @@ from rukpak.api import names
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Answers, ContentTree, Limits, Lookup, Means, RenderRequest
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.building.answers import LOOKUPS, Asked, differ, keep_left_out
+from rukpak.controller.building.answers import (
+    LOOKUPS,
+    Asked,
+    changed_values,
+    describe_generated,
+    differ,
+    keep_left_out,
+)
 from rukpak.controller.building.builder import Builder
 from rukpak.controller.building.rendering import render_in_child
 from rukpak.controller.building.request import BuildContext, BuildSettings, Found
@@ -125,6 +132,39 @@ def test_an_object_that_is_left_out_because_it_is_found_is_kept(name: str) -> No
         revision(*rendered), revision(A, B, C), frozenset(("", "Secret", "shop", each) for each in own)
     )
     assert (list(made.objects), made.digest) == (expect, revision(*expect).digest)
+
+
+CHANGED: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], set[str]]] = {
+    "a value": ([{**A, "data": {"k": "1", "l": "1"}}], [{**A, "data": {"k": "2", "l": "1"}}], {"a data.k"}),
+    "a key with a dot": ([{**A, "data": {"tls.key": "1"}}], [{**A, "data": {"tls.key": "2"}}], {"a data.tls.key"}),
+    "one that is new": ([{**A, "data": {"k": "1"}}], [A], set()),
+    "one that is gone": ([A], [{**A, "data": {"k": "1"}}], set()),
+    "of a new Secret": ([{**B, "data": {"k": "1"}}], [{**A, "data": {"k": "2"}}], set()),
+    "of another kind": (
+        [{**A, "kind": "ConfigMap", "data": {"k": "1"}}], [{**A, "kind": "ConfigMap", "data": {"k": "2"}}], set()
+    ),
+    "two at once": (
+        [{**A, "data": {"k": "1"}}, {**B, "data": {"k": "1"}}],
+        [{**B, "data": {"k": "2"}}, {**A, "data": {"k": "2"}}],
+        {"a data.k", "b data.k"},
+    ),
+    "of no mapping": ([{**A, "data": {"k": "1"}}], [{**A, "data": "x"}], set()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_values_of_secrets_that_differ_are_found(name: str) -> None:
+    made, other, expect = CHANGED[name]
+    assert set(map(" ".join, changed_values(revision(*made), revision(*other)))) == expect
+
+
+def test_what_is_generated_anew_is_a_warning_for_each_secret() -> None:
+    told = list(describe_generated({("b", "data.a"), *(("a", f"data.{number}") for number in range(5))}))
+    what = "made anew, since the content or spec.config has changed and the bundle generates it each time"
+    assert told == [
+        f'Secret "a": data.0, data.1, data.2 and 2 more: {what}; to keep it, set it in spec.config',
+        f'Secret "b": data.a: {what}; to keep it, set it in spec.config',
+    ]
 
 
 def test_the_terms_of_a_revision_record_what_was_looked_up() -> None:
