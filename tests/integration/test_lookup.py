@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+import subprocess
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -13,10 +14,13 @@ from typing import Any
 import pytest
 
 from rukpak.api import names
-from tests.support.bundles import Deployed, Manifest, World, image
-from tests.support.charts import chart_of, write
+from rukpak.controller.playground.cluster import Cluster
+from rukpak.controller.playground.programs import Settings
+from tests.support.bundles import STORE, Deployed, Manifest, World, image, new_world
+from tests.support.charts import chart_of, packaged_helm, write
 from tests.support.controller import command
 from tests.support.private_sources import secret_manifest
+from tests.support.registry import LocalRegistry
 from tests.support.tenants import ACCOUNT, CONFIG_MAPS, grant, tenant
 
 pytestmark = pytest.mark.own_cluster
@@ -126,10 +130,14 @@ def deploy_shown(world: World, name: str, template: str, **config: Any) -> Deplo
     return world.deploy(files, name=name, format="helm", serviceAccountName=ACCOUNT, config=config)
 
 
+def push_shown(world: World, deployed: Deployed, template: str, version: int = 2) -> Manifest:
+    made = {**chart_of(shown(template)), "c/Chart.yaml": versions({}, version)["c/Chart.yaml"]}
+    return image(world.push(deployed.name, made, tag=f"v{version}"))
+
+
 def upgrade_shown(world: World, deployed: Deployed, template: str, version: int = 2) -> Manifest:
     before = deployed.status()["installedRevision"]
-    made = chart_of(shown(template)) | {"c/Chart.yaml": f"apiVersion: v2\nname: c\nversion: {version}.0.0\n".encode()}
-    deployed.change(sources=[image(world.push(deployed.name, made, tag=f"v{version}"))])
+    deployed.change(sources=[push_shown(world, deployed, template, version)])
     return deployed.wait_installed(before)
 
 
@@ -293,6 +301,76 @@ def test_lookups_may_be_forbidden_by_the_spec(world: World) -> None:
     assert (found(deployed), after.get("lookedUp", [])) == (NOTHING, [])
     warning = "lookup finds nothing in this rendering, and the result may depend on it: templates/settings.yaml:5"
     assert warning in str(after["warnings"])
+
+
+SHARD = "denying"
+
+
+@pytest.fixture(scope="module")
+def denying_world(cluster: Cluster, registry: LocalRegistry, settings: Settings) -> Iterator[World]:
+    """A second controller on the cluster, which lets no chart look up anything."""
+    with new_world(cluster, registry, settings.running, f"--shard={SHARD}", "--lookup=deny") as made:
+        yield made
+
+
+def test_lookups_that_the_administrator_denies_give_what_helm_template_gives(
+    denying_world: World, tmp_path: Path
+) -> None:
+    name = tenant(denying_world, CONFIG_MAPS, SECRETS)
+    give(denying_world, name, "hunter22")
+    asked = f'list (lookup "v1" "Secret" "{name}" "given") (lookup "v1" "Secret" "{name}" "").items | toJson'
+    files = chart_of(shown(asked))
+    spec: Manifest = {"format": "helm", "serviceAccountName": ACCOUNT}
+    deployed = denying_world.deploy(files, name=name, labels={names.SHARD: SHARD}, **spec)
+    after = deployed.wait_ready()
+    words = [packaged_helm(), "template", name, write(tmp_path, files) / "c", "--namespace", name]
+    template = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert f"found: '{found(deployed)}'" in template
+    assert after.get("lookedUp", []) == []
+    warning = "lookup finds nothing in this rendering, and the result may depend on it: templates/settings.yaml:5 (v1/"
+    assert warning in str(after["warnings"])
+
+
+def wait_pending(deployed: Deployed) -> str:
+    """Wait until a revision waits for approval, and return its digest."""
+    deployed.wait_for("Installed", "False", "AwaitingApproval")
+    pending = deployed.wait(lambda: deployed.status().get("pending"), "a pending revision")
+    return str(pending["revision"])
+
+
+def test_what_was_shown_is_applied_whatever_has_changed_before_its_approval(world: World) -> None:
+    name = tenant(world, CONFIG_MAPS, SECRETS)
+    give(world, name, "hunter22")
+    deployed = deploy_shown(world, name, GIVEN % name)
+    deployed.wait_ready()
+    expect = found(deployed)
+    newer = push_shown(world, deployed, f"{GIVEN % name} | print .Chart.Version")
+    deployed.change(approval="Manual", sources=[newer])
+    digest = wait_pending(deployed)
+
+    give(world, name, "hunter33")
+    world.restart()  # nor is it made again by one that has not shown it
+    assert wait_pending(deployed) == digest
+    deployed.change(approvedRevision=digest)
+    deployed.wait(lambda: found(deployed) == f"2.0.0{expect}", "what was shown is applied")
+    assert deployed.wait_ready()["installedRevision"] == digest
+
+
+@pytest.mark.parametrize("template", [FIELD, LEFT_OUT], ids=["in a field", "left out"])
+def test_a_password_stays_if_its_revision_is_lost(world: World, template: str) -> None:
+    name = tenant(world, CONFIG_MAPS, SECRETS)
+    deployed = deploy(world, name, {"templates/a.yaml": template})
+    deployed.wait_ready()
+    before = read_secret(world, name)
+    world.controller.kill()
+    for each in deployed.revisions():
+        world.client.delete(f"{STORE}/{each['metadata']['name']}")
+    world.controller.start()
+    deployed.wait(deployed.revisions, "the revision is made again")
+    deployed.wait_ready()
+    upgrade(world, deployed, {"templates/a.yaml": template}, 2)
+    after = read_secret(world, name)
+    assert (after["metadata"]["uid"], after["data"]) == (before["metadata"]["uid"], before["data"])
 
 
 def test_a_preview_looks_up_as_the_user_and_shows_what_will_be_applied(world: World, tmp_path: Path) -> None:
