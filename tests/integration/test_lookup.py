@@ -16,7 +16,7 @@ import pytest
 from rukpak.api import names
 from rukpak.controller.playground.cluster import Cluster
 from rukpak.controller.playground.programs import Settings
-from tests.support.bundles import STORE, Deployed, Manifest, World, image, new_world
+from tests.support.bundles import STORE, Deployed, Manifest, World, config_map, image, new_world
 from tests.support.charts import chart_of, packaged_helm, write
 from tests.support.controller import command
 from tests.support.private_sources import secret_manifest
@@ -269,9 +269,10 @@ class Refused:
     message: str
 
 
+REMEDY = "; look up less, or set spec.config.lookup to Never"
 REFUSED = [
     Refused("endless lookups", '{{ range until 99 }}{{ $a := lookup "v1" "Secret" "NAME" (printf "a%d" .) }}{{ end }}',
-            "RenderLimitExceeded", "lookup: the bundle looks up more than 64 objects and lists"),
+            "RenderLimitExceeded", f"lookup: the bundle looks up more than 64 objects and lists{REMEDY}"),
     Refused("a name with slashes", '{{ lookup "v1" "ConfigMap" "NAME" "../../secrets/given" }}', "RenderFailed",
             'lookup of "../../secrets/given", which is no name'),
     Refused("a value of a Secret in a name", "---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n"
@@ -392,3 +393,49 @@ def test_a_preview_looks_up_as_the_user_and_shows_what_will_be_applied(world: Wo
     assert (
         "lookup finds nothing in this rendering, and the result may depend on it: templates/a.yaml:1 (v1/Secret" in told
     )
+
+
+@pytest.fixture(scope="module")
+def crowded(shared_world: World) -> str:
+    """A tenant with large ConfigMaps, and more than a list may have."""
+    name = tenant(shared_world, CONFIG_MAPS, {**CONFIG_MAPS, "verbs": ["list"]})
+    path = f"/api/v1/namespaces/{name}/configmaps"
+    for number in range(5):
+        shared_world.client.create(path, config_map(f"big-{number}", text='"' * 1_000 + "x" * 900_000))
+    for number in range(500):
+        shared_world.client.create(path, config_map(f"small-{number}", a="b"))
+    return name
+
+
+def ask_for(name: str, count: int) -> str:
+    asked = f'(lookup "v1" "ConfigMap" "{name}" (printf "big-%d" .)).kind'
+    return f"range until {count} }}}}{{{{ {asked} }}}}{{{{ end"
+
+
+def test_what_is_looked_up_may_be_large(world: World, crowded: str) -> None:
+    template = (SHOWN % ask_for(crowded, 4)).replace("\ndata: {", "\ndata: {again: '{{ tpl .Values.text . }}', ")
+    files = {"templates/settings.yaml": template, "values.yaml": f"text: |-\n  {{{{ {ask_for(crowded, 4)} }}}}"}
+    deployed = world.deploy(chart_of(files), name=crowded, format="helm", serviceAccountName=ACCOUNT)
+    deployed.wait_ready()
+    assert (found(deployed), (deployed.data("settings") or {})["again"]) == ("ConfigMap" * 4, "ConfigMap" * 4)
+
+
+@dataclass(frozen=True)
+class Limit:
+    name: str
+    template: str
+    message: str
+
+
+LIMITS = [
+    Limit("in all", ask_for("NAME", 5), '"big-4" in namespace "NAME", what the bundle looks up exceeds 4 MiB'),
+    Limit("a list", 'lookup "v1" "ConfigMap" "NAME" ""', "there are more than 500"),
+]
+
+
+@pytest.mark.parametrize("case", LIMITS, ids=attrgetter("name"))
+def test_what_is_looked_up_has_limits(case: Limit, world: World, crowded: str) -> None:
+    files = chart_of(shown(case.template.replace("NAME", crowded)))
+    deployed = world.deploy(files, format="helm", serviceAccountName=ACCOUNT, installNamespace=crowded)
+    told = deployed.wait_for("Installed", "False", "RenderLimitExceeded")["message"]
+    assert told.endswith(f"{case.message.replace('NAME', crowded)}{REMEDY}")
