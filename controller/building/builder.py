@@ -164,14 +164,15 @@ class Builder:
         deadline = time.monotonic() + most
         while True:
             try:
-                made = self._render(request, tree, capabilities, call, asked)
-                return _with_left_out(request, made, call, asked)
-            except UnansweredError as error:
-                if time.monotonic() >= deadline:
-                    problem = f"timed out: rendering with what lookup finds takes more than {most:g} s"
-                    remedy = "look up less or raise --render-timeout"
-                    raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; {remedy}") from None
-                asked.ask(error.lookup)
+                try:
+                    made = self._render(request, tree, capabilities, call, asked)
+                    return _with_left_out(request, made, call, asked)
+                except UnansweredError as error:
+                    if time.monotonic() >= deadline:
+                        problem = f"timed out: rendering with what lookup finds takes more than {most:g} s"
+                        remedy = "look up less or raise --render-timeout"
+                        raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; {remedy}") from None
+                    asked.ask(error.lookup, request)
             except BundleError as error:
                 secrets = asked.secrets()
                 raise (withhold_values(error, secrets) if secrets else error) from None
