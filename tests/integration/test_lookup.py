@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -351,7 +352,7 @@ def test_lookups_that_the_administrator_denies_give_what_helm_template_gives(
     spec: Manifest = {"format": "helm", "serviceAccountName": ACCOUNT}
     deployed = denying_world.deploy(files, name=name, labels={names.SHARD: SHARD}, **spec)
     after = deployed.wait_ready()
-    words = [packaged_helm(), "template", name, write(tmp_path, files) / "c", "--namespace", name]
+    words = [str(packaged_helm()), "template", name, str(write(tmp_path, files) / "c"), "--namespace", name]
     template = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout
     assert f"found: '{found(deployed)}'" in template
     assert after.get("lookedUp", []) == []
@@ -466,3 +467,105 @@ def test_what_is_looked_up_has_limits(case: Limit, world: World, crowded: str) -
     deployed = world.deploy(files, format="helm", serviceAccountName=ACCOUNT, installNamespace=crowded)
     told = deployed.wait_for("Installed", "False", "RenderLimitExceeded")["message"]
     assert told.endswith(f"{case.message.replace('NAME', crowded)}{REMEDY}")
+
+
+def pause(deployed: Deployed) -> None:
+    deployed.change(paused=True)
+    deployed.wait_for("Paused")
+
+
+def test_what_is_prepared_while_paused_is_applied_as_it_was_rendered(world: World) -> None:
+    name = tenant(world, CONFIG_MAPS, SECRETS)
+    deployed = deploy_shown(world, name, GIVEN % name)
+    deployed.wait_ready()
+    pause(deployed)
+    give(world, name, "hunter22")
+    revisions = len(deployed.revisions())
+    deployed.change(sources=[push_shown(world, deployed, f"{GIVEN % name} | print .Chart.Version")])
+    deployed.wait(lambda: len(deployed.revisions()) > revisions, "the next revision")
+    world.client.delete(f"/api/v1/namespaces/{name}/secrets/given")
+    assert found(deployed) == NOTHING
+    before = deployed.status()["installedRevision"]
+    deployed.change(paused=False)
+    after = deployed.wait_installed(before)
+    assert found(deployed) not in (f"2.0.0{NOTHING}", NOTHING)
+    assert after["lookedUp"][0]["resourceVersion"]
+
+    rukpak = command(world.cluster.kubeconfig)
+    told = f'warning: v1/Secret "given" in namespace "{name}" differs from what revision'
+    assert told not in rukpak("rollback", name, "--wait").stderr
+    rukpak("rollback", name, "--undo", "--yes", "--use-secrets", "--wait")
+    give(world, name, "hunter33")
+    assert told in rukpak("rollback", name).stderr
+
+
+def test_a_rollback_over_a_rotated_password_is_said_before(world: World) -> None:
+    """It is rotated while paused, since it would be repaired otherwise, and the next revision keeps it."""
+    rukpak = command(world.cluster.kubeconfig)
+    name = tenant(world, CONFIG_MAPS, SECRETS)
+    files = {"templates/a.yaml": FIELD}
+    deployed = deploy(world, name, files)
+    deployed.wait_ready()
+    upgrade(world, deployed, files, 2)
+    old, told = password(world, name), f'warning: v1/Secret "db" in namespace "{name}" differs from what revision'
+    assert told not in rukpak("rollback", name, "--wait").stderr
+    rukpak("rollback", name, "--undo", "--yes", "--use-secrets", "--wait")
+
+    pause(deployed)
+    rotated = base64.b64encode(b"rotated-by-hand").decode()
+    path = f"/api/v1/namespaces/{name}/secrets/db"
+    world.client.merge_patch(path, {"data": {"password": rotated}}, manager="operator")
+    revisions = len(deployed.revisions())
+    before = deployed.status()["installedRevision"]
+    deployed.change(sources=[image(world.push(name, versions(files, 3), tag="v3"))])
+    deployed.wait(lambda: len(deployed.revisions()) > revisions, "the next revision")
+    deployed.change(paused=False)
+    deployed.wait_installed(before)
+    assert password(world, name) == rotated
+
+    said = rukpak("rollback", name, "--wait").stderr
+    assert told in said
+    assert (rotated in said, "rotated-by-hand" in said) == (False, False)
+    assert password(world, name) == old
+
+
+def test_the_password_of_a_release_of_helm_stays_when_it_is_adopted(world: World, tmp_path: Path) -> None:
+    rukpak = command(world.cluster.kubeconfig)
+    name = tenant(world, CONFIG_MAPS, SECRETS)
+    files = {"templates/a.yaml": FIELD}
+    folder = write(tmp_path, versions(files, 1))
+    words = [str(packaged_helm()), "install", "shop", str(folder / "c"), "--namespace", name]
+    environment = os.environ | {"KUBECONFIG": str(world.cluster.kubeconfig)}
+    subprocess.run(words, env=environment, capture_output=True, text=True, check=True, timeout=60)
+    before = read_secret(world, name)
+    spec = {
+        "format": "helm",
+        "installNamespace": name,
+        "serviceAccountName": ACCOUNT,
+        "config": {"releaseName": "shop"},
+        "sources": [image(world.push(name, versions(files, 1)))],
+    }
+    value = {"apiVersion": f"{names.GROUP}/v1alpha2", "kind": names.KIND, "metadata": {"name": name}, "spec": spec}
+    file = tmp_path / "bundle.json"
+    file.write_text(json.dumps(value))
+    rukpak("adopt", name, "-f", str(file), "--from", "helm/shop", "--yes", "--use-secrets")
+    deployed = Deployed(client=world.client, name=name, ref="", wait=world.wait)
+    world.deployed.append(deployed)
+    assert deployed.wait_ready()["lookedUp"][0]["resourceVersion"]
+    for version in (2, 3):
+        upgrade(world, deployed, files, version)
+        after = read_secret(world, name)
+        assert (after["metadata"]["uid"], after["data"]) == (before["metadata"]["uid"], before["data"])
+
+
+def test_what_waits_for_a_dependency_has_been_rendered_and_is_applied_as_it_was(world: World) -> None:
+    name = tenant(world, CONFIG_MAPS, SECRETS)
+    first = f"{name}-first"
+    spec = {"format": "helm", "serviceAccountName": ACCOUNT, "dependsOn": [{"name": first}]}
+    deployed = world.deploy(chart_of(shown(GIVEN % name)), name=name, **spec)
+    deployed.wait_for("Installed", "False", "DependencyNotReady")
+    assert deployed.get("settings") is None
+    give(world, name, "hunter22")
+    world.deploy(config_map("first"), name=first).wait_ready()
+    deployed.wait_ready()
+    assert found(deployed) == NOTHING
