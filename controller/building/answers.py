@@ -80,7 +80,7 @@ class Asked:
             return
         shown = f"{known.public}\n{request.name}\n{request.install_namespace}".casefold()
         asked = f"{lookup.namespace}\n{lookup.name}".casefold()
-        values = (secret.casefold() for secret in known.secrets if len(secret) >= LEAST)
+        values = (secret.casefold().rstrip("=") for secret in known.secrets if len(secret) >= LEAST)
         if any(value in asked and value not in shown for value in values):
             problem = "the name or namespace of what the bundle looks up contains a value of a Secret"
             remedy = "set the name in spec.config.values, where everybody may see it, or spec.config.lookup to Never"

@@ -561,7 +561,7 @@ def test_the_password_of_a_release_of_helm_stays_when_it_is_adopted(world: World
 def test_what_waits_for_a_dependency_has_been_rendered_and_is_applied_as_it_was(world: World) -> None:
     name = tenant(world, CONFIG_MAPS, SECRETS)
     first = f"{name}-first"
-    spec = {"format": "helm", "serviceAccountName": ACCOUNT, "dependsOn": [{"name": first}]}
+    spec: Manifest = {"format": "helm", "serviceAccountName": ACCOUNT, "dependsOn": [{"name": first}]}
     deployed = world.deploy(chart_of(shown(GIVEN % name)), name=name, **spec)
     deployed.wait_for("Installed", "False", "DependencyNotReady")
     assert deployed.get("settings") is None
