@@ -43,12 +43,16 @@ class Asked:
     Args:
         look_up: None: nothing is looked up.
         last: the revision that is installed, if there is one.
+        given: the installed revisions of those BundleDeployments that objects are taken over from, by name.
     """
 
     def __init__(
-        self, look_up: Callable[[Lookup], Found] | None, last: Revision | PackedRevision | None = None
+        self,
+        look_up: Callable[[Lookup], Found] | None,
+        last: Revision | PackedRevision | None = None,
+        given: Mapping[str, PackedRevision] | None = None,
     ) -> None:
-        self._look_up, self.last = look_up, last
+        self._look_up, self.last, self.given = look_up, last, given or {}
         self.answers: dict[Lookup, Mapping[str, Any]] | None = None if look_up is None else {}
         self._versions: dict[Lookup, str] = {}
         self._size = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -89,17 +89,18 @@ class Builder:
         context: BuildContext = _NO_CONTEXT,
         *,
         kept: Sequence[Revision | PackedRevision] = (),
+        given: Mapping[str, PackedRevision] | None = None,
     ) -> Revision | PackedRevision:
         """Fetch what is not stored, assemble, and render.
 
         Random values, such as a password that a chart generates, are reused from the revision in `kept` that was
         rendered from the same inputs: only changed inputs generate new ones, and what is looked up is none of these.
-        The first one in `kept` is the installed one.
+        The first one in `kept` is the installed one. Of `given` see `Asked`.
 
         Raises: BundleError with a reason of Unpacked or Installed.
         """
         with self._call(cancelled, context) as call, self._content(request, call) as tree:
-            asked = Asked(call.context.look_up, kept[0] if kept else None)
+            asked = Asked(call.context.look_up, kept[0] if kept else None, given)
             with timed(self._observer, Phase.RENDER):
                 made, capabilities = self._render_as_known(request, tree, capabilities, call, asked)
             namespace = made.terms.install_namespace
@@ -221,15 +222,17 @@ def _with_left_out(
     asked: Asked,
 ) -> Revision | PackedRevision:
     own, last = asked.own_objects(request.name), asked.last
-    if not own:
-        return made
-    if last is None:  # as on the command line
-        return with_warnings_on(made, own) if isinstance(made, Revision) else made
-    packed = [measure(each.objects).text_bytes for each in (made, last) if isinstance(each, PackedRevision)]
-    with call.context.room(sum(estimate(size, INLINE) for size in packed), call.cancelled):
-        both = [each.unpacked() if isinstance(each, PackedRevision) else each for each in (made, last)]
-        whole = keep_left_out(both[0], both[1], own)
-        return pack(whole) if isinstance(made, PackedRevision) else whole
+    found = [(asked.own_objects(giver), revision) for giver, revision in asked.given.items()]
+    for objects, revision in ((own, last), *found):
+        if not objects or revision is None:
+            continue
+        packed = [measure(each.objects).text_bytes for each in (made, revision) if isinstance(each, PackedRevision)]
+        with call.context.room(sum(estimate(size, INLINE) for size in packed), call.cancelled):
+            both = [each.unpacked() if isinstance(each, PackedRevision) else each for each in (made, revision)]
+            whole = keep_left_out(both[0], both[1], objects)
+            made = pack(whole) if isinstance(made, PackedRevision) else whole
+    # Without a last one, as on the command line.
+    return with_warnings_on(made, own) if own and last is None and isinstance(made, Revision) else made
 
 
 def _describe_lookups(same: Revision | PackedRevision, terms: Terms) -> Iterator[str]:

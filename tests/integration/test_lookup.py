@@ -569,3 +569,21 @@ def test_what_waits_for_a_dependency_has_been_rendered_and_is_applied_as_it_was(
     world.deploy(config_map("first"), name=first).wait_ready()
     deployed.wait_ready()
     assert found(deployed) == NOTHING
+
+
+def test_an_object_that_a_chart_leaves_out_is_taken_over_with_the_others(world: World) -> None:
+    name = tenant(world, CONFIG_MAPS, SECRETS)
+    files = {"templates/a.yaml": LEFT_OUT}
+    giver = deploy(world, name, files)
+    giver.wait_ready()
+    before = read_secret(world, name)
+    pause(giver)
+    spec: Manifest = {"format": "helm", "serviceAccountName": ACCOUNT, "installNamespace": name}
+    taker = world.deploy(versions(files, 1), takeOver=[{"name": name}], **spec)
+    assert 'Secret "db": the chart leaves it out because lookup finds it' in str(taker.wait_ready()["warnings"])
+    giver.delete()
+    giver.wait_gone()
+    upgrade(world, taker, files, 2)
+    after = read_secret(world, name)
+    assert (after["metadata"]["uid"], after["data"]) == (before["metadata"]["uid"], before["data"])
+    assert after["metadata"]["labels"][names.OWNER_LABEL] == taker.name
