@@ -23,7 +23,7 @@ from rukpak.api import names
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import MEBIBYTE, Lookup
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.building.config_values import Confidential
+from rukpak.controller.building.config_values import LEAST, Confidential
 from rukpak.controller.building.request import Found, Request
 from rukpak.controller.building.revision import PackedRevision, RecordedLookup, Revision
 from rukpak.controller.content.digests import digest_of_json
@@ -46,26 +46,31 @@ class Asked:
     Args:
         look_up: None: nothing is looked up.
         last: the revision that is installed, if there is one.
+        given: the installed revisions of those BundleDeployments that objects are taken over from, by name.
     """
 
     def __init__(
-        self, look_up: Callable[[Lookup], Found] | None, last: Revision | PackedRevision | None = None
+        self,
+        look_up: Callable[[Lookup], Found] | None,
+        last: Revision | PackedRevision | None = None,
+        given: Mapping[str, PackedRevision] | None = None,
     ) -> None:
-        self._look_up, self.last = look_up, last
+        self._look_up, self.last, self.given = look_up, last, given or {}
         self.answers: dict[Lookup, Mapping[str, Any]] | None = None if look_up is None else {}
         self._versions: dict[Lookup, str] = {}
         self._size = 0
 
-    def ask(self, lookup: Lookup) -> None:
+    def ask(self, lookup: Lookup, request: Request) -> None:
         """Get one more answer.
 
-        Raises: BundleError (RenderLimitExceeded, and those of `look_up`).
+        Raises: BundleError (RenderLimitExceeded, InvalidConfig, and those of `look_up`).
         """
         if self._look_up is None or self.answers is None or lookup in self.answers:
             raise RuntimeError("a format asks although it has been told not to, or has the answer")
         if len(self.answers) == LOOKUPS:
             problem = f"lookup: the bundle looks up more than {LOOKUPS} objects and lists"
             raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; {REMEDY}")
+        self._refuse_secrets(lookup, request)
         found = self._look_up(lookup)
         answer = make_answer(found.manifest, lookup) if found.manifest else {}
         self._size += len(json.dumps(answer, ensure_ascii=False).encode(errors="replace"))
@@ -75,6 +80,18 @@ class Asked:
             )
             raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; {REMEDY}")
         self.answers[lookup], self._versions[lookup] = answer, found.version
+
+    def _refuse_secrets(self, lookup: Lookup, request: Request) -> None:
+        known = self.confidential(request)
+        if known is None:
+            return
+        shown = f"{known.public}\n{request.name}\n{request.install_namespace}".casefold()
+        asked = f"{lookup.namespace}\n{lookup.name}".casefold()
+        values = (secret.casefold().rstrip("=") for secret in known.secrets if len(secret) >= LEAST)
+        if any(value in asked and value not in shown for value in values):
+            problem = "the name or namespace of what the bundle looks up contains a value of a Secret"
+            remedy = "set the name in spec.config.values, where everybody may see it, or spec.config.lookup to Never"
+            raise BundleError(Reason.INVALID_CONFIG, f"lookup: {problem}; {remedy}")
 
     def recorded(self) -> tuple[RecordedLookup, ...]:
         """Return what the terms of a revision record."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -96,17 +96,18 @@ class Builder:
         context: BuildContext = _NO_CONTEXT,
         *,
         kept: Sequence[Revision | PackedRevision] = (),
+        given: Mapping[str, PackedRevision] | None = None,
     ) -> Revision | PackedRevision:
         """Fetch what is not stored, assemble, and render.
 
         Random values, such as a password that a chart generates, are reused from the revision in `kept` that was
         rendered from the same inputs: only changed inputs generate new ones, and what is looked up is none of these.
-        The first one in `kept` is the installed one.
+        The first one in `kept` is the installed one. Of `given` see `Asked`.
 
         Raises: BundleError with a reason of Unpacked or Installed.
         """
         with self._call(cancelled, context) as call, self._content(request, call) as tree:
-            asked = Asked(call.context.look_up, kept[0] if kept else None)
+            asked = Asked(call.context.look_up, kept[0] if kept else None, given)
             with timed(self._observer, Phase.RENDER):
                 made, capabilities = self._render_as_known(request, tree, capabilities, call, asked)
             namespace = made.terms.install_namespace
@@ -177,14 +178,15 @@ class Builder:
         deadline = time.monotonic() + most
         while True:
             try:
-                made = self._render(request, tree, capabilities, call, asked)
-                return _with_left_out(request, made, call, asked)
-            except UnansweredError as error:
-                if time.monotonic() >= deadline:
-                    problem = f"timed out: rendering with what lookup finds takes more than {most:g} s"
-                    remedy = "look up less or raise --render-timeout"
-                    raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; {remedy}") from None
-                asked.ask(error.lookup)
+                try:
+                    made = self._render(request, tree, capabilities, call, asked)
+                    return _with_left_out(request, made, call, asked)
+                except UnansweredError as error:
+                    if time.monotonic() >= deadline:
+                        problem = f"timed out: rendering with what lookup finds takes more than {most:g} s"
+                        remedy = "look up less or raise --render-timeout"
+                        raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; {remedy}") from None
+                    asked.ask(error.lookup, request)
             except BundleError as error:
                 secrets = asked.secrets()
                 raise (withhold_values(error, secrets) if secrets else error) from None
@@ -233,13 +235,15 @@ def _with_left_out(
     asked: Asked,
 ) -> Revision | PackedRevision:
     own, last = asked.own_objects(request.name), asked.last
-    if not own:
-        return made
-    if last is None:  # as on the command line
-        return with_warnings_on(made, own) if isinstance(made, Revision) else made
-    with _whole(call, made, last) as (new, before):
-        whole = keep_left_out(new, before, own)
-        return pack(whole) if isinstance(made, PackedRevision) else whole
+    found = [(asked.own_objects(giver), revision) for giver, revision in asked.given.items()]
+    for objects, revision in ((own, last), *found):
+        if not objects or revision is None:
+            continue
+        with _whole(call, made, revision) as (new, before):
+            whole = keep_left_out(new, before, objects)
+            made = pack(whole) if isinstance(made, PackedRevision) else whole
+    # Without a last one, as on the command line.
+    return with_warnings_on(made, own) if own and last is None and isinstance(made, Revision) else made
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import re
 import time
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -22,6 +23,7 @@ from typing import Any
 
 from rukpak.api import names
 from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Lookup
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.reading import try_to_read
 from rukpak.api.v1alpha2.types import BundleDeployment, HistoryEntry, Pending, Status, dump
@@ -43,10 +45,14 @@ from rukpak.controller.cli.deployments import (
     wait_if_asked,
 )
 from rukpak.controller.cli.parser import program
+from rukpak.controller.content.digests import digest_of_json
 from rukpak.controller.content.limits import one_line
+from rukpak.controller.formats.helm.lookups import describe, make_answer
 from rukpak.controller.kube.client import Client
+from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import UNREACHABLE, ApiError
 from rukpak.controller.status.report import describe_changes, short
+from rukpak.controller.untrusted import strings, text
 from rukpak.controller.views import FailedError, MisuseError
 from rukpak.controller.views.access import (
     PAUSE,
@@ -55,6 +61,7 @@ from rukpak.controller.views.access import (
     Choice,
     Deployments,
     Manifest,
+    attempt,
     decide,
     find_kept,
     find_previous,
@@ -348,6 +355,8 @@ def roll_back(options: argparse.Namespace) -> int:
         digest, done = None, "rollback undone"
     else:
         digest = _choose_revision(deployment, options.to)
+        for line in _describe_rotated(client, options, deployment, digest):
+            tell(one_line(line))
         done = f"rolled back to revision {short(digest)}"
     value = pin(deployments, deployment, digest)
     values, failures = wait_if_asked(options, deployments, awaits_ready, [value])
@@ -372,6 +381,45 @@ def _choose_revision(deployment: BundleDeployment, text: str) -> str:
 
 def _list_kept(status: Status) -> str:
     return ", ".join(map(short, kept_revisions(status))) or "none"
+
+
+def _describe_rotated(
+    client: Client, options: argparse.Namespace, deployment: BundleDeployment, digest: str
+) -> Iterator[str]:
+    """Yield warnings about what differs now from what a revision has looked up, whose values it brings back."""
+    from rukpak.controller.revisions.lookups import look_up  # noqa: PLC0415 - slow to import, and only needed here
+
+    kept = attempt(lambda: open_store(client, options.namespace).read(options.name, digest), HTTPStatus.FORBIDDEN)
+    if kept is None:
+        if deployment.status.looked_up:
+            yield "warning: what the chart has looked up is not compared with the cluster, since you may not read it"
+        return
+    discovery, own = Discovery(client), {_place(item): item for item in kept.objects if item["kind"] == "Secret"}
+    asked = {Lookup(*each[:4]): each[5] for each in kept.terms.looked_up if each[3]}
+    # A chart that has made a Secret itself may have looked it up in a list, or before it existed.
+    is_read = any(each[:2] == ("v1", "Secret") for each in kept.terms.looked_up)
+    for lookup in {**asked, **dict.fromkeys(own if is_read else ())}:
+        try:
+            found = look_up(client, discovery.resource, lookup, None, whom="you").manifest
+        except BundleError as error:
+            yield f"warning: not compared with revision {short(digest)}: {error.message}"
+            continue
+        if lookup in own:
+            is_same = not found or _data_of(own[lookup]).items() <= _data_of(found).items()
+        else:
+            is_same = digest_of_json(make_answer(found, lookup) if found else {}) == asked[lookup]
+        if not is_same:
+            what = f"{describe(lookup)} differs from what revision {short(digest)} was rendered with"
+            yield f"warning: {what}: its values come back, also of a password that has been rotated since"
+
+
+def _place(item: Mapping[str, Any]) -> Lookup:
+    return Lookup("v1", "Secret", text(item, "metadata", "namespace"), text(item, "metadata", "name"))
+
+
+def _data_of(secret: Mapping[str, Any]) -> Mapping[str, str]:
+    plain = {key: b64encode(value.encode()).decode() for key, value in strings(secret, "stringData").items()}
+    return {**strings(secret, "data"), **plain}
 
 
 def _ask_to_undo(client: Client, options: argparse.Namespace, found: Manifest) -> None:

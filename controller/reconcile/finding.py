@@ -382,12 +382,27 @@ def _build_in_background(
     # What was started last counts if nothing was ever installed completely.
     last = sorted(kept, key=lambda each: each.digest != context.status.installed_revision)
     known = last[0].terms if last else None
+    given = dict(_find_given(context))
     return _take(
         context,
         build_ticket(request),
         BUILD,
-        lambda cancelled, build_context: _build(context, request, last, cancelled, build_context, known=known),
+        lambda cancelled, build_context: _build(
+            context, request, last, cancelled, build_context, known=known, given=given
+        ),
     )
+
+
+def _find_given(context: Context) -> Iterator[tuple[str, PackedRevision]]:
+    """Yield the installed revisions of those that objects are taken over from, by name.
+
+    Raises: ApiError.
+    """
+    for reference in context.spec.take_over:
+        giver = context.services.watches.deployments.outline(reference.name)
+        digest = giver.status.installed_revision if giver else ""
+        if found := context.services.revisions.read_packed(reference.name, digest):
+            yield reference.name, found
 
 
 def _request_with_config(context: Context, sources: Sources) -> Request:
@@ -456,7 +471,8 @@ def _resolve(context: Context, known: Pins, cancelled: Event, build_context: Bui
         build_context = replace(build_context, unchecked=find_unchecked(context.spec, status.sources))
     resolved = context.services.sources.builder.resolve(context.spec, known, cancelled, build_context)
     is_first = not (status.revision or status.installed_revision)
-    if is_first and not (resolved.failure or needs_objects(context.spec) or cancelled.is_set()):
+    needs_more = needs_objects(context.spec) or context.spec.take_over  # which only a pass reads
+    if is_first and not (resolved.failure or needs_more or cancelled.is_set()):
         request = make_request(context, Sources(pins=resolved.found, requested_at=context.requested_at))
         context.services.sources.background.begin(
             context.name,
@@ -475,6 +491,7 @@ def _build(
     build_context: BuildContext,
     *,
     known: Terms | None = None,
+    given: Mapping[str, PackedRevision] | None = None,
 ) -> Revision | PackedRevision:
     discovery, recorded = context.services.discovery, known.custom if known else ()
 
@@ -487,7 +504,9 @@ def _build(
     look_up = context.services.sources.look_up
     build_context = replace(build_context, custom_kinds=_ask, look_up=look_up and look_up(context.deployment))
     try:
-        made = context.services.sources.builder.build(request, capabilities, cancelled, build_context, kept=kept)
+        made = context.services.sources.builder.build(
+            request, capabilities, cancelled, build_context, kept=kept, given=given
+        )
     except BundleError as error:
         raise withhold(error, request.spec) from None
     return record_kinds(made, capabilities, context.services.watches.served.is_aggregated)

@@ -51,6 +51,8 @@ REMEDY = "look up less, or set spec.config.lookup to Never"
 """Against every limit of what a chart looks up."""
 _MOST_BYTES = 32 * MEBIBYTE
 """Size of the templates with the answers in them."""
+_MOST_BYTES_EACH = 5 * MEBIBYTE
+"""Size of a file that Helm reads."""
 _CALLS, _LEVELS = 8, 4
 """Calls in one action of a text that `tpl` evaluates, and levels of parentheses in their arguments."""
 _SHOWN = 8
@@ -271,15 +273,20 @@ def _read_text(literal: str) -> str | None:
 # the template that is added
 
 
-def write_helper(answers: Answers) -> str:
-    """Return the templates that the others include."""
+def write_helper(answers: Answers, *, evaluates: bool = True) -> str:
+    """Return the templates that the others include.
+
+    Args:
+        answers: that are known.
+        evaluates: whether one of the others uses `tpl`.
+    """
     keys = " ".join(write_literal(_key(lookup)) for lookup in answers)
     unknown = '{{ fail (printf "rukpak-lookup-%s-end" (b64enc .)) }}'
     helper = f"{{{{ if has . (list {keys}) }}}}{{{{ . }}}}{{{{ else }}}}{unknown}{{{{ end }}}}"
     return "".join(
         (
             f'{{{{ define "{_HELPER}" }}}}{helper}{{{{ end }}}}',
-            f'{{{{ define "{_EVALUATED}" }}}}{_write_evaluated(answers)}{{{{ end }}}}',
+            f'{{{{ define "{_EVALUATED}" }}}}{_write_evaluated(answers)}{{{{ end }}}}' if evaluates else "",
         )
     )
 
@@ -303,11 +310,13 @@ def _write_evaluated(answers: Answers) -> str:
     answering = _answering(answers).replace("$", "$$")
     text = _replacing(_NESTED, ".", f'${{1}}tpl${{2}}(include "{_EVALUATED}" ${{3}})${{4}}')
     for _ in range(_CALLS):
-        text = _replacing(_CALLED, text, f"${{1}}tuple${{2}}{answering}${{3}}")
+        text = f"(regexReplaceAll {write_literal(_CALLED)} {text} $by)"
     refusal = f'fail "lookup is called in a way that is not supported in what tpl evaluates: at most {_CALLS} times in '
     refusal += f'an action, and with at most {_LEVELS} levels of parentheses"'
     checked = f"{{{{ if regexMatch {write_literal(_REMAINING)} $text }}}}{{{{ {refusal} }}}}{{{{ end }}}}"
-    replaced = f"{{{{ $text := {text} }}}}{checked}{{{{ $text }}}}"
+    # The answers are written once: Helm reads no large files.
+    by = write_literal(f"${{1}}tuple${{2}}{answering}${{3}}")
+    replaced = f"{{{{ $by := {by} }}}}{{{{ $text := {text} }}}}{checked}{{{{ $text }}}}"
     return f'{{{{ if regexMatch "lookup|tpl" . }}}}{replaced}{{{{ else }}}}{{{{ . }}}}{{{{ end }}}}'
 
 
@@ -362,17 +371,20 @@ def rewrite_files(folder: Path, answers: Answers) -> int:
 
     Raises: BundleError (RenderLimitExceeded).
     """
-    size = 0
+    size, evaluates = 0, False
     for path in _templates(folder):
         text = path.read_bytes()
+        evaluates = evaluates or bool(_EVALUATES.search(text))
         if not (_WORD.search(text) or _EVALUATES.search(text)):
             continue
         written = rewrite(text, answers)
         size += len(written)
-        if size > _MOST_BYTES:
+        if size > _MOST_BYTES or len(written) > _MOST_BYTES_EACH >= len(text):
             raise _too_large()
         path.write_bytes(written)
-    helper = write_helper(answers).encode("utf-8", "replace")
+    helper = write_helper(answers, evaluates=evaluates).encode("utf-8", "replace")
+    if len(helper) > _MOST_BYTES_EACH:
+        raise _too_large()
     templates = folder / _FOLDER
     templates.mkdir(exist_ok=True)
     numbers = ("", *map(str, range(len(list(templates.iterdir())) + 1)))

@@ -52,6 +52,9 @@ LIVE = {
 METADATA = {"name": "db", "namespace": "shop", "uid": "u", "labels": {names.OWNER_LABEL: "shop"}}
 
 
+REQUEST = request(spec(format="helm"))
+
+
 def found(lookup: Lookup) -> Found:
     if not lookup.name:
         bare = {key: value for key, value in LIVE.items() if key not in ("apiVersion", "kind")}
@@ -63,7 +66,7 @@ def found(lookup: Lookup) -> Found:
 def test_a_bundle_sees_neither_what_changes_by_itself_nor_what_is_the_controllers() -> None:
     asked = Asked(found)
     for lookup in (ALL, DB, Lookup("v1", "Secret", "shop", "no")):
-        asked.ask(lookup)
+        asked.ask(lookup, REQUEST)
     secret = {**LIVE, "metadata": {**METADATA, "annotations": {"a": "b"}}}
     answers = asked.answers or {}
     assert answers[DB] == secret
@@ -81,9 +84,20 @@ def test_a_bundle_sees_neither_what_changes_by_itself_nor_what_is_the_controller
 def test_another_version_of_the_same_is_no_difference() -> None:
     one, other, third = Asked(found), Asked(lambda _: Found(manifest=LIVE, version="8")), Asked(lambda _: Found())
     for each in (one, other, third):
-        each.ask(DB)
+        each.ask(DB, REQUEST)
     assert not differ(one.recorded(), other.recorded())
     assert differ(one.recorded(), third.recorded())
+
+
+@pytest.mark.parametrize("name", ["hunter22", "a-HUNTER22-b", base64.b64encode(b"hunter22").decode().rstrip("=")])
+def test_a_value_of_a_secret_is_no_name_of_what_is_looked_up_unless_the_spec_says_it(name: str) -> None:
+    asked = Asked(found)
+    asked.ask(DB, REQUEST)
+    with pytest.raises(BundleError) as caught:
+        asked.ask(Lookup("v1", "ConfigMap", "shop", name), REQUEST)
+    assert (caught.value.reason, name in caught.value.message) == (Reason.INVALID_CONFIG, False)
+    values = {"values": {"public": ["hunter22", base64.b64encode(b"hunter22").decode()]}}
+    asked.ask(Lookup("v1", "ConfigMap", "shop", name), request(spec(format="helm", config=values)))
 
 
 LIMITS: dict[str, tuple[int, int, str]] = {
@@ -100,7 +114,7 @@ def test_lookups_have_limits(name: str) -> None:
     asked, problem = Asked(lambda _: Found(manifest={"a": "x" * size})), ""
     try:
         for number in range(count):
-            asked.ask(Lookup("v1", "ConfigMap", "shop", f"a{number}"))
+            asked.ask(Lookup("v1", "ConfigMap", "shop", f"a{number}"), REQUEST)
     except BundleError as error:
         problem = f"{error.reason.value} {error.message}"
     assert (told in problem, problem.startswith("RenderLimitExceeded")) == (True, bool(told))
@@ -169,7 +183,7 @@ def test_what_is_generated_anew_is_a_warning_for_each_secret() -> None:
 
 def test_the_terms_of_a_revision_record_what_was_looked_up() -> None:
     asked = Asked(found)
-    asked.ask(DB)
+    asked.ask(DB, REQUEST)
     terms = Terms(inputs="", install_namespace="shop", looked_up=asked.recorded())
     packed = pack(Revision(digest="sha256:a", objects=(), terms=terms))
     again = unpack_terms("sha256:a", pack_terms(packed), packed.objects)

@@ -17,7 +17,7 @@ import yaml
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Answers, Lookup, Rendering
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.formats.helm.lookups import UnansweredError, find_calls, rewrite
+from rukpak.controller.formats.helm.lookups import UnansweredError, find_calls, rewrite, rewrite_files
 from tests.support.charts import DATA, chart_of, render, write
 
 SECRET = {
@@ -312,3 +312,12 @@ def test_templates_with_answers_have_a_limit() -> None:
     large = {Lookup("v1", "Secret", "shop", "db"): {"a": "x" * (1 << 20)}}
     with pytest.raises(BundleError, match="too large with what is found"):
         rewrite(b'{{ lookup "v1" "Secret" "shop" "db" }}' * 40, large)
+
+
+def test_helm_is_given_no_file_that_it_would_not_read(tmp_path: Path) -> None:
+    write(tmp_path, chart_of({"templates/a.yaml": '{{ lookup "v1" "Secret" "shop" "db" }}' * 2 + "{{ tpl .a . }}"}))
+    answers = {Lookup("v1", "Secret", "shop", "db"): {"a": "x" * (2 << 20)}}
+    assert rewrite_files(tmp_path / "c", answers) < 7 << 20  # the answer once in what tpl evaluates
+    write(tmp_path, chart_of({"templates/a.yaml": '{{ lookup "v1" "Secret" "shop" "db" }}' * 3}))
+    with pytest.raises(BundleError, match="too large with what is found"):
+        rewrite_files(tmp_path / "c", answers)
