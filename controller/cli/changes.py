@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import re
 import time
-from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -405,7 +404,7 @@ def _describe_rotated(
             yield f"warning: not compared with revision {short(digest)}: {error.message}"
             continue
         if lookup in own:
-            is_same = not found or _data_of(own[lookup]).items() <= _data_of(found).items()
+            is_same = not found or strings(own[lookup], "data").items() <= strings(found, "data").items()
         else:
             is_same = digest_of_json(make_answer(found, lookup) if found else {}) == asked[lookup]
         if not is_same:
@@ -415,11 +414,6 @@ def _describe_rotated(
 
 def _place(item: Mapping[str, Any]) -> Lookup:
     return Lookup("v1", "Secret", text(item, "metadata", "namespace"), text(item, "metadata", "name"))
-
-
-def _data_of(secret: Mapping[str, Any]) -> Mapping[str, str]:
-    plain = {key: b64encode(value.encode()).decode() for key, value in strings(secret, "stringData").items()}
-    return {**strings(secret, "data"), **plain}
 
 
 def _ask_to_undo(client: Client, options: argparse.Namespace, found: Manifest) -> None:

@@ -5,16 +5,14 @@ Not here: its YAML (model.py), its log (logs.py), and reading its Events (watchi
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.apply.drift import DriftedField, as_compared, narrow
 from rukpak.controller.apply.targets import Target
 from rukpak.controller.ui.model import Moment, make_event_moment
-from rukpak.controller.untrusted import mapping, mappings, text
+from rukpak.controller.untrusted import mappings, text
 from rukpak.controller.views.access import Manifest
 from rukpak.controller.views.comparison import clean, set_side_by_side
 from rukpak.controller.views.objects import Node, describe_wave, find_drift, flatten, owner_of
@@ -110,15 +108,5 @@ def compare_with_target(target: Target, value: Manifest, key: bytes) -> list[tup
         value: the object.
         key: of the hashes that stand for values of Secrets.
     """
-    desired = _stored(as_compared(target.manifest, value))
+    desired = as_compared(target.manifest, value)
     return set_side_by_side(clean(desired), clean(narrow(desired, value)), key, MOST_ROWS)
-
-
-def _stored(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
-    # The API server makes data of stringData.
-    if manifest.get("kind") != "Secret" or "stringData" not in manifest:
-        return manifest
-    texts = mapping(manifest, "stringData")
-    data = {name: base64.b64encode(str(value).encode()).decode() for name, value in texts.items()}
-    kept = {name: value for name, value in manifest.items() if name != "stringData"}
-    return kept | {"data": {**mapping(manifest, "data"), **data}}

@@ -34,7 +34,6 @@ CASES = [
     Case("a field that others have added", {"data": {"a": "x"}}, {"data": {"a": "x", "b": "y"}}, []),
     Case("what is empty need not be there", {"data": {}}, {}, []),
     Case("a Secret by its hashes", {"data": {"p": "YQ=="}}, {"data": {"p": "YmI="}}, [], "Secret"),
-    Case("a Secret as it is stored", {"stringData": {"p": "a"}}, {"data": {"p": "YQ=="}}, [], "Secret"),
     Case(
         "another spelling of a quantity, and what the server defaults",
         pod_spec({"name": "a", "resources": {"limits": {"cpu": "1000m"}}}),
