@@ -178,10 +178,10 @@ def with_warnings_on(made: Revision, own: frozenset[tuple[str, str, str, str]]) 
 
 
 def changed_values(made: Revision, other: Revision) -> frozenset[tuple[str, str]]:
-    """Return name and field of the values of Secrets that both revisions have, and that differ."""
+    """Return the namespace/name and field of the values of Secrets that both revisions have, and that differ."""
     before = {_identity(item): item for item in other.objects if (group_of(item), item["kind"]) == ("", "Secret")}
     return frozenset(
-        (item["metadata"]["name"], name_key("data", key))
+        (f"{text(item, 'metadata', 'namespace')}/{item['metadata']['name']}", name_key("data", key))
         for item in made.objects
         for key, value in mapping(item, "data").items()
         if mapping(before.get(_identity(item)), "data").get(key, value) != value
@@ -198,7 +198,8 @@ def describe_generated(values: Iterable[tuple[str, str]]) -> Iterator[str]:
         fields = [field for _, field in found]
         more = f" and {len(fields) - _NAMED} more" if len(fields) > _NAMED else ""
         problem = "made anew, since the content or spec.config has changed and the bundle generates it each time"
-        yield f'Secret "{name}": {", ".join(fields[:_NAMED])}{more}: {problem}; to keep it, set it in spec.config'
+        remedy = "to keep it, have the chart take it from a Secret of yours, or set it in spec.config"
+        yield f"Secret {name}: {', '.join(fields[:_NAMED])}{more}: {problem}; {remedy}"
 
 
 def _identity(item: Mapping[str, Any]) -> tuple[str, str, str, str]:

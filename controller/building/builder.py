@@ -253,6 +253,13 @@ def _whole(call: Call, *revisions: Revision | PackedRevision) -> Iterator[list[R
         yield [each.unpacked() if isinstance(each, PackedRevision) else each for each in revisions]
 
 
+def _changed_values(
+    call: Call, made: Revision | PackedRevision, other: Revision | PackedRevision
+) -> frozenset[tuple[str, str]]:
+    with _whole(call, made, other) as (one, two):
+        return changed_values(one, two)
+
+
 def _describe_generated(
     request: Request,
     call: Call,
@@ -262,11 +269,9 @@ def _describe_generated(
 ) -> Iterator[str]:
     if asked.last is None or not isinstance(format_of(request.spec.format), RunsProgram):
         return
-    with _whole(call, made, asked.last) as (new, last):
-        generated = changed_values(new, last)
+    generated = _changed_values(call, made, asked.last)
     if generated:  # unless the content or spec.config has changed them
-        with _whole(call, made, render_again()) as (new, again):
-            generated &= changed_values(new, again)
+        generated &= _changed_values(call, made, render_again())
     confidential = asked.confidential(request)
     for warning in describe_generated(generated):
         yield without_secrets(warning, confidential) if confidential else warning

@@ -217,7 +217,7 @@ def test_a_password_that_an_upgrade_makes_anew_is_told(world: World) -> None:
     assert "warnings" not in deployed.wait_ready()
     before = deployed.get("db", "secrets")
     sources = [image(world.push(deployed.name, second, tag="v2"))]
-    told = 'Secret "db": data.password: made anew, since the content or spec.config has changed'
+    told = f"Secret {deployed.name}/db: data.password: made anew, since the content or spec.config has changed"
     changed = {**deployed.read(), "status": {}}
     changed["spec"]["sources"] = sources
     shown = command(world.cluster.kubeconfig)("diff", "-f", "-", "--use-secrets", stdin=json.dumps(changed), status=1)

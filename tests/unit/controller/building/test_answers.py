@@ -149,8 +149,8 @@ def test_an_object_that_is_left_out_because_it_is_found_is_kept(name: str) -> No
 
 
 CHANGED: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], set[str]]] = {
-    "a value": ([{**A, "data": {"k": "1", "l": "1"}}], [{**A, "data": {"k": "2", "l": "1"}}], {"a data.k"}),
-    "a key with a dot": ([{**A, "data": {"tls.key": "1"}}], [{**A, "data": {"tls.key": "2"}}], {"a data.tls.key"}),
+    "a value": ([{**A, "data": {"k": "1", "l": "1"}}], [{**A, "data": {"k": "2", "l": "1"}}], {"shop/a data.k"}),
+    "a key with a dot": ([{**A, "data": {"tls.key": "1"}}], [{**A, "data": {"tls.key": "2"}}], {"shop/a data.tls.key"}),
     "one that is new": ([{**A, "data": {"k": "1"}}], [A], set()),
     "one that is gone": ([A], [{**A, "data": {"k": "1"}}], set()),
     "of a new Secret": ([{**B, "data": {"k": "1"}}], [{**A, "data": {"k": "2"}}], set()),
@@ -160,7 +160,12 @@ CHANGED: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], set[str]]] 
     "two at once": (
         [{**A, "data": {"k": "1"}}, {**B, "data": {"k": "1"}}],
         [{**B, "data": {"k": "2"}}, {**A, "data": {"k": "2"}}],
-        {"a data.k", "b data.k"},
+        {"shop/a data.k", "shop/b data.k"},
+    ),
+    "of another namespace": (
+        [{**A, "data": {"k": "1"}}],
+        [{**A, "metadata": {"name": "a", "namespace": "other"}, "data": {"k": "2"}}],
+        set(),
     ),
     "of no mapping": ([{**A, "data": {"k": "1"}}], [{**A, "data": "x"}], set()),
 }  # fmt: skip
@@ -173,11 +178,12 @@ def test_values_of_secrets_that_differ_are_found(name: str) -> None:
 
 
 def test_what_is_generated_anew_is_a_warning_for_each_secret() -> None:
-    told = list(describe_generated({("b", "data.a"), *(("a", f"data.{number}") for number in range(5))}))
+    told = list(describe_generated({("s/b", "data.a"), *(("s/a", f"data.{number}") for number in range(5))}))
     what = "made anew, since the content or spec.config has changed and the bundle generates it each time"
+    remedy = "to keep it, have the chart take it from a Secret of yours, or set it in spec.config"
     assert told == [
-        f'Secret "a": data.0, data.1, data.2 and 2 more: {what}; to keep it, set it in spec.config',
-        f'Secret "b": data.a: {what}; to keep it, set it in spec.config',
+        f"Secret s/a: data.0, data.1, data.2 and 2 more: {what}; {remedy}",
+        f"Secret s/b: data.a: {what}; {remedy}",
     ]
 
 
