@@ -120,7 +120,7 @@ def test_the_command_line_shows_the_history_and_what_a_revision_contained(world:
     second = upgrade(world, deployed, "red")
 
     heading, newest, oldest = rukpak("history", deployed.name).stdout.splitlines()
-    assert heading.split() == ["REVISION", "STATE", "OUTCOME", "INSTALLED", "SOURCES", "MESSAGE"]
+    assert heading.split() == ["REVISION", "STATE", "OUTCOME", "INSTALLED", "BUNDLE", "SOURCES", "MESSAGE"]
     assert newest.split()[:3] == [second[7:19], "installed", "Healthy"]
     assert oldest.split()[:3] == [first[7:19], "kept", "Healthy"]
     entries: list[Manifest] = json.loads(rukpak("history", deployed.name, "-o", "json").stdout)
