@@ -12,7 +12,14 @@ from dataclasses import replace
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.types import Source, SourcePin
-from rukpak.controller.building.request import Request, meets_demand, recall_pins, renew_terms, terms_of
+from rukpak.controller.building.request import (
+    Request,
+    inputs_digest,
+    meets_demand,
+    recall_pins,
+    record_pins,
+    renew_terms,
+)
 from rukpak.controller.building.revision import PackedRevision, Revision, Terms, measure
 from rukpak.controller.content.limits import quote
 from rukpak.controller.reconcile.context import Context
@@ -156,9 +163,8 @@ def revise(context: Context, request: Request, kept: Revision) -> Revision:
 
     Raises: BundleError (TooLarge, QuotaExceeded) if it cannot be kept; ApiError.
     """
-    terms = terms_of(request, kept.terms.install_namespace, kept.terms.rendered_from)
-    same = ("bundle", "left", "past", "kinds", "custom", "held", "looked_up")
-    terms = replace(terms, **{name: getattr(kept.terms, name) for name in same})
+    terms = renew_terms(request.spec, kept.terms)
+    terms = replace(terms, inputs=inputs_digest(request), pins=record_pins(request.pins))
     return write_terms(context, kept, _with_account(context, terms, kept.terms))
 
 
