@@ -324,11 +324,9 @@ def _render_draft(
 
 def _kept(options: argparse.Namespace, status: Status, served: Capabilities | Discovery) -> Sequence[Revision]:
     """Return the installed revision, if the user may read it: what it has generated, the next one keeps or loses."""
-    digest, name = status.installed_revision, options.name
-    if not (digest and isinstance(served, Discovery)):
+    if not (status.installed_revision and isinstance(served, Discovery)):
         return ()
-    store = open_store(connect(options), options.namespace)
-    found = attempt(lambda: store.read(name, digest), HTTPStatus.FORBIDDEN)
+    found = read_stored(connect(options), options, status.installed_revision)
     return (found,) if found else ()
 
 
