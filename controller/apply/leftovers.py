@@ -16,6 +16,7 @@ from typing import Any
 
 from rukpak.controller.apply.drift import MOST_SHAPES, REPLICAS, Path, has_field, identity_of
 from rukpak.controller.apply.trees import differing, inside, outside, part_at, united_trees, without_path, without_tree
+from rukpak.controller.content.limits import some
 from rukpak.controller.formats.objects import BUILT_IN_GROUPS
 from rukpak.controller.observe.records import (
     Entry,
@@ -320,8 +321,7 @@ def describe_left(
     found = list(_described(tree, live, "", conceals=conceals or (key.group, key.kind) == ("", "Secret")))
     if not found:
         return ()
-    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    return (f"{key}{MARK}{', '.join(found[:_SHOWN])}{more}; {remedy}",)
+    return (f"{key}{MARK}{some(found, _SHOWN)}; {remedy}",)
 
 
 def is_about_left(warning: str) -> bool:

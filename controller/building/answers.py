@@ -27,7 +27,7 @@ from rukpak.controller.building.config_values import LEAST, Confidential
 from rukpak.controller.building.request import Found, Request
 from rukpak.controller.building.revision import PackedRevision, RecordedLookup, Revision
 from rukpak.controller.content.digests import digest_of_json
-from rukpak.controller.content.limits import describe_bytes, name_key
+from rukpak.controller.content.limits import describe_bytes, name_key, some
 from rukpak.controller.formats.applicable import revision_digest
 from rukpak.controller.formats.helm.lookups import REMEDY, describe, find_secret_values, make_answer
 from rukpak.controller.formats.objects import group_of
@@ -195,11 +195,10 @@ def describe_generated(values: Iterable[tuple[str, str]]) -> Iterator[str]:
         values: as `changed_values` returns them.
     """
     for name, found in groupby(sorted(values), key=itemgetter(0)):
-        fields = [field for _, field in found]
-        more = f" and {len(fields) - _NAMED} more" if len(fields) > _NAMED else ""
+        fields = some([field for _, field in found], _NAMED)
         problem = "made anew, since the content or spec.config has changed and the bundle generates it each time"
         remedy = "to keep it, have the chart take it from a Secret of yours, or set it in spec.config"
-        yield f"Secret {name}: {', '.join(fields[:_NAMED])}{more}: {problem}; {remedy}"
+        yield f"Secret {name}: {fields}: {problem}; {remedy}"
 
 
 def _identity(item: Mapping[str, Any]) -> tuple[str, str, str, str]:

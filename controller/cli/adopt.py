@@ -56,6 +56,7 @@ from rukpak.controller.cli.other_tools import (
     other_managers,
 )
 from rukpak.controller.cli.render import find, read_stored, render_new
+from rukpak.controller.content.limits import some
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import ApiError
@@ -67,7 +68,7 @@ from rukpak.controller.views.access import MANAGER, REQUESTS, Deployments, Manif
 from rukpak.controller.views.comparison import Change, Comparison, Difference, outline, summarize, write_one
 from rukpak.controller.views.dry_run import Reviewed, compare_two, find_targets
 from rukpak.controller.views.objects import NO_UID, make_nodes, make_outline, make_unlisted, owner_of
-from rukpak.controller.views.texts import name_of, show, some, to_yaml
+from rukpak.controller.views.texts import name_of, show, to_yaml
 
 SHOWN_MANAGERS = 5
 _CHANGES = (Change.CHANGED, Change.RECREATED)

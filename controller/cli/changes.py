@@ -45,7 +45,7 @@ from rukpak.controller.cli.deployments import (
 )
 from rukpak.controller.cli.parser import program
 from rukpak.controller.content.digests import digest_of_json
-from rukpak.controller.content.limits import one_line
+from rukpak.controller.content.limits import one_line, some
 from rukpak.controller.formats.helm.lookups import describe, make_answer
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
@@ -70,7 +70,7 @@ from rukpak.controller.views.access import (
     pin,
 )
 from rukpak.controller.views.objects import describe_place, describe_sources
-from rukpak.controller.views.texts import Cell, Color, Painted, age, dump_as, is_colored, some, to_table
+from rukpak.controller.views.texts import Cell, Color, Painted, age, dump_as, is_colored, to_table
 
 RETRY_SECONDS = 10.0
 """After a request that changes no condition, the failure from before it counts as that of the retry, too."""

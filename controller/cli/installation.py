@@ -27,7 +27,7 @@ from rukpak.api.v1alpha2.schema import crd
 from rukpak.controller.building.entry_points import check, find_installed, find_programs
 from rukpak.controller.cli.command import FAILED, connect, explain
 from rukpak.controller.cli.deployments import SHOWN_NAMES, Holder, is_served, read_holder, read_if_exists, server_time
-from rukpak.controller.content.limits import one_line
+from rukpak.controller.content.limits import one_line, some
 from rukpak.controller.formats.helm.format import make_finder
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.configuration import find_context
@@ -37,7 +37,7 @@ from rukpak.controller.kube.resources import DEPLOYMENTS, GroupVersionKind, Reso
 from rukpak.controller.processes.programs import Mechanisms
 from rukpak.controller.settings import Settings
 from rukpak.controller.views.access import attempt
-from rukpak.controller.views.texts import dump_as, show, some, to_table
+from rukpak.controller.views.texts import dump_as, show, to_table
 
 DEFINITION = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{names.DEFINITION}"
 MOST_FIELDS = 5

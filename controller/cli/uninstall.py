@@ -24,6 +24,7 @@ from rukpak.controller.apply.ownership import Disposal, RemovalCause, dispose, i
 from rukpak.controller.cli.command import confirm, connect, tell, tell_all
 from rukpak.controller.cli.deployments import AWAITING_CONTROLLER, POLL_SECONDS, read_holder, read_if_exists, wait_while
 from rukpak.controller.cli.installation import DEFINITION, LABEL, describe_cluster
+from rukpak.controller.content.limits import some
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.lease import LEASES
@@ -35,7 +36,7 @@ from rukpak.controller.observe.records import ObjectKey, Record, project
 from rukpak.controller.settings import Settings
 from rukpak.controller.views import FailedError, MisuseError
 from rukpak.controller.views.access import MANAGER, Deployments, Manifest, NoApiError, attempt
-from rukpak.controller.views.texts import name_of, some
+from rukpak.controller.views.texts import name_of
 
 STOP_SECONDS = 10.0
 _KEPT, _ORPHANED = "kept, without an owner", "kept, since spec.deletionPolicy is Orphan"

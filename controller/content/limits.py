@@ -15,7 +15,7 @@ import re
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
@@ -27,6 +27,8 @@ from rukpak.api.v1alpha2.conditions import Reason
 if TYPE_CHECKING:
     import yaml
 
+SHOWN = 10
+"""Names that a line lists."""
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\\]")
 _NAME_BYTES = 255  # NAME_MAX of every common file system
 _CLAUSE = re.compile(r"[.;!?] ")
@@ -118,6 +120,12 @@ def shorten(text: str, most: int) -> str:
     most_of_head = room - len(tail)
     end = text.rfind(" ", most_of_head // 2, most_of_head + 1)  # a longer word is cut
     return f"{text[: end if end > 0 else most_of_head]}{_CUT}{tail}"
+
+
+def some(texts: Sequence[str], most: int = SHOWN) -> str:
+    """Return the first of many names for a line, and how many more there are."""
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return f"{', '.join(texts[:most])}{more}"
 
 
 def name_key(path: str, key: str) -> str:

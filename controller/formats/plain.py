@@ -18,7 +18,7 @@ from typing import Any
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import ContentTree, Rendering, RenderRequest
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.content.limits import name_key, quote
+from rukpak.controller.content.limits import name_key, quote, some
 from rukpak.controller.formats.manifests import Document, TextBudget, read_documents
 from rukpak.controller.formats.objects import collect_objects, describe_type
 from rukpak.controller.formats.recognition import (
@@ -149,8 +149,7 @@ class _Manifests:
     def no_content(self) -> BundleError:
         """Return the error that says where manifests were expected, and what the content looks like instead."""
         places = [f'"{folder or "."}"' for folder in self._folders]
-        more = f" and {len(places) - _SHOWN_PLACES} more" if len(places) > _SHOWN_PLACES else ""
-        looked = f"no objects in the .yaml, .yml and .json files of {', '.join(places[:_SHOWN_PLACES])}{more}"
+        looked = f"no objects in the .yaml, .yml and .json files of {some(places, _SHOWN_PLACES)}"
         remedy = self._find_other_format() or self._find_elsewhere() or 'put manifests in a directory "manifests"'
         return NoContentError(looked, remedy, self._tree.describe_refused())
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from rukpak.controller import untrusted
 from rukpak.controller.content.digests import digest_of
-from rukpak.controller.content.limits import one_line
+from rukpak.controller.content.limits import one_line, some
 from rukpak.controller.formats.objects import group_of
 from rukpak.controller.untrusted import mapping
 
@@ -175,8 +175,7 @@ def _write(rest: _Rest, verbs: Sequence[str], whats: Sequence[str]) -> Iterator[
 
 
 def _count(rest: _Rest, names: Sequence[str]) -> str:
-    more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
-    return f"{len(names)} {_cut(rest.who)} {rest.where}: {', '.join(map(_cut, names[:SHOWN_NAMES]))}{more}"
+    return f"{len(names)} {_cut(rest.who)} {rest.where}: {some(list(map(_cut, names)), SHOWN_NAMES)}"
 
 
 def _word(verb: str) -> str:

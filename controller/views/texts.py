@@ -22,8 +22,6 @@ from rukpak.controller.content.limits import one_line
 
 WIDTH = 100
 """Columns of prose."""
-SHOWN = 10
-"""Names that a line lists."""
 _LEAST_LAST = 20
 """Columns that the last cell of a row keeps on a narrow terminal."""
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
@@ -119,12 +117,6 @@ def show(objects: Sequence[Mapping[str, Any]], output: str) -> str:
 def _without_managed_fields(value: Mapping[str, Any]) -> dict[str, Any]:
     metadata = {key: member for key, member in value["metadata"].items() if key != "managedFields"}
     return {key: metadata if key == "metadata" else member for key, member in value.items()}
-
-
-def some(texts: Sequence[str], most: int = SHOWN) -> str:
-    """Return the first of many names for a line, and how many more there are."""
-    more = f" and {len(texts) - most} more" if len(texts) > most else ""
-    return f"{', '.join(texts[:most])}{more}"
 
 
 def fit(lines: Iterable[str]) -> str:

@@ -26,7 +26,7 @@ from rukpak.api.plugins import MEBIBYTE, ContentTree, Entry, EntryKind, Limits, 
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.archive import write_entries
 from rukpak.controller.content.disk import ForeignFileError, Item, walk
-from rukpak.controller.content.limits import BLOCK, Rejection, Unusable, check_path, quote, split_path
+from rukpak.controller.content.limits import BLOCK, Rejection, Unusable, check_path, quote, some, split_path
 from rukpak.controller.content.tar import read_tar
 from rukpak.controller.formats.manifests import read_small
 from rukpak.controller.formats.recognition import (
@@ -211,10 +211,9 @@ def find_chart(tree: ContentTree, limits: Limits) -> Chart:
     if not found:
         raise _no_chart(tree)
     if len(found) > 1:
-        places = ", ".join(quote(chart.path) for chart in found[:_SHOWN])
-        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        places = some([quote(chart.path) for chart in found], _SHOWN)
         remedy = "select one with the directory or the files of the source"
-        raise BundleError(Reason.INVALID_BUNDLE, f"found {len(found)} charts: {places}{more}; {remedy}")
+        raise BundleError(Reason.INVALID_BUNDLE, f"found {len(found)} charts: {places}; {remedy}")
     return found[0]
 
 

@@ -34,7 +34,7 @@ from rukpak.api import names
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import MEBIBYTE, Answers, Lookup
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.content.limits import quote
+from rukpak.controller.content.limits import quote, some
 from rukpak.controller.untrusted import mapping, sequence
 
 _WORD = re.compile(rb"\blookup\b")
@@ -361,9 +361,8 @@ def find_asked(folder: Path) -> dict[str, list[Call]]:
 def describe_unanswered(asked: Mapping[str, list[Call]]) -> str:
     """Return the warning that a chart is rendered as if nothing of what it asks for existed."""
     places = [f"{path}:{call.line} ({call})" for path, calls in asked.items() for call in calls]
-    more = f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
-    where = ", ".join(places[:_SHOWN]) or "what it evaluates with tpl"
-    return f"lookup finds nothing in this rendering, and the result may depend on it: {where}{more}"
+    where = some(places, _SHOWN) or "what it evaluates with tpl"
+    return f"lookup finds nothing in this rendering, and the result may depend on it: {where}"
 
 
 def rewrite_files(folder: Path, answers: Answers) -> int:
