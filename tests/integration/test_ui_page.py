@@ -345,7 +345,7 @@ def test_what_is_desired_stands_beside_what_is_and_who_has_changed_it(
 ) -> None:
     desired = make("v1", "ConfigMap", "settings", data={"color": "green", "size": "1"})
     desired["metadata"]["namespace"] = "shop"
-    secret = make("v1", "Secret", "database", stringData={"password": "other"}, type="Opaque")
+    secret = make("v1", "Secret", "database", data={"password": "b3RoZXI="}, type="Opaque")
     secret["metadata"]["namespace"] = "shop"
     revision = Revision(digest=DIGEST, objects=(desired, secret), terms=Terms(inputs="", install_namespace="shop"))
     monkeypatch.setattr(watching, "read_revisions", lambda *_: {DIGEST: revision})

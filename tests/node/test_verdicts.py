@@ -59,9 +59,9 @@ def initialized_by(*steps: str, **fields: Any) -> Manifest:
 
 
 def killed(*steps: str) -> Manifest:
-    """Return a Deployment whose liveness probe fails; a busy kubelet needs longer than 5 s to act on that."""
+    """Return a Deployment whose liveness probe fails; a busy kubelet has needed longer than 15 s to act on that."""
     probed = container(*steps, livenessProbe={**PORT, "failureThreshold": 1})
-    return workload("Deployment", pod_of(probed), minReadySeconds=15)
+    return workload("Deployment", pod_of(probed), minReadySeconds=60)
 
 
 MISSING_KEY = [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "missing", "key": "k"}}}]
