@@ -43,7 +43,7 @@ from rukpak.controller.formats.objects import (
     list_containers,
     refuse,
 )
-from rukpak.controller.untrusted import mapping
+from rukpak.controller.untrusted import field, mapping, sequence
 
 Kind: TypeAlias = tuple[str, str, str]
 """Group, version and kind."""
@@ -100,7 +100,7 @@ def scopes_of_crds(objects: Sequence[Object]) -> dict[tuple[str, str], bool]:
     """Return whether the kinds that CRDs among the objects define are namespaced, by group and kind."""
     result: dict[tuple[str, str], bool] = {}
     for spec in crd_specs(objects):
-        key = str(spec.get("group")), str(mapping(spec, "names").get("kind"))
+        key = str(spec.get("group")), str(field(spec, "names", "kind"))
         result[key] = spec.get("scope") == "Namespaced"
     return result
 
@@ -208,10 +208,10 @@ def find_invalid_fields(item: Object) -> Iterator[str]:
     yield from _check_wave(mapping(item["metadata"], "annotations").get(WAVE))
     kind = group_of(item), item["kind"]
     for path in _STRING_MAPS.get(kind, ()):
-        yield from _check_strings(_value_at(item, path), path)
+        yield from _check_strings(field(item, *path.split(".")), path)
     if kind in _KEYED_LISTS:
         path, keys = _KEYED_LISTS[kind]
-        yield from _check_items(_value_at(item, path), path, keys)
+        yield from _check_items(field(item, *path.split(".")), path, keys)
     if kind == _DEFINITION:
         yield from _check_definition(item)
     template = find_pod_template(item)
@@ -219,20 +219,11 @@ def find_invalid_fields(item: Object) -> Iterator[str]:
         yield from _check_pod_template(*template)
 
 
-def _value_at(item: Object, path: str) -> Any:
-    value: Any = item
-    for field in path.split("."):
-        value = mapping(value).get(field)
-    return value
-
-
 def _check_metadata(metadata: Any, path: str) -> Iterator[str]:
-    if isinstance(metadata, dict):
-        yield from _check_strings(metadata.get("labels"), f"{path}.labels")
-        yield from _check_strings(metadata.get("annotations"), f"{path}.annotations")
-        if isinstance(finalizers := metadata.get("finalizers"), list):
-            items = [finalizer and {"name": finalizer} for finalizer in finalizers]
-            yield from _check_items(items, f"{path}.finalizers", _NAME)
+    for name in ("labels", "annotations"):
+        yield from _check_strings(field(metadata, name), f"{path}.{name}")
+    finalizers = [finalizer and {"name": finalizer} for finalizer in sequence(metadata, "finalizers")]
+    yield from _check_items(finalizers, f"{path}.finalizers", _NAME)
 
 
 def _check_wave(text: Any) -> Iterator[str]:
@@ -241,7 +232,7 @@ def _check_wave(text: Any) -> Iterator[str]:
 
 
 def _check_definition(item: Object) -> Iterator[str]:
-    if mapping(item, "spec").get("preserveUnknownFields") is True:
+    if field(item, "spec", "preserveUnknownFields") is True:
         yield (
             "spec.preserveUnknownFields: must not be true in apiextensions.k8s.io/v1; "
             "remove it and set x-kubernetes-preserve-unknown-fields: true in the schema"
@@ -261,13 +252,11 @@ def _check_pod_template(path: str, template: Mapping[str, Any]) -> Iterator[str]
 
 def _check_container(container: Mapping[str, Any], path: str) -> Iterator[str]:
     yield from _check_lists(container, path, _CONTAINER_LISTS)
-    for field in ("command", "args"):
-        words = container.get(field)
-        for index, word in enumerate(words if isinstance(words, list) else ()):
+    for name in ("command", "args"):
+        for index, word in enumerate(sequence(container, name)):
             if type(word) not in _STRINGS:
-                yield f"{path}.{field}[{index}]: {describe_wrong_type(word)}"
-    variables = container.get("env")
-    for index, variable in enumerate(variables if isinstance(variables, list) else ()):
+                yield f"{path}.{name}[{index}]: {describe_wrong_type(word)}"
+    for index, variable in enumerate(sequence(container, "env")):
         if isinstance(variable, dict) and type(variable.get("value")) not in _STRINGS:
             yield f"{path}.env[{index}].value: {describe_wrong_type(variable['value'])}"
 
@@ -285,9 +274,8 @@ def _check_strings(strings: Any, path: str) -> Iterator[str]:
 
 
 def _check_lists(value: Mapping[str, Any], path: str, lists: Mapping[str, _Keys]) -> Iterator[str]:
-    for field, keys in lists.items():
-        if field in value:
-            yield from _check_items(value[field], f"{path}.{field}", keys)
+    for name, keys in lists.items():
+        yield from _check_items(value.get(name), f"{path}.{name}", keys)
 
 
 def _check_items(items: Any, path: str, keys: _Keys) -> Iterator[str]:
@@ -302,14 +290,13 @@ def _check_items(items: Any, path: str, keys: _Keys) -> Iterator[str]:
             continue
         if key in seen:
             shown = ", ".join(f'{name} "{value}"' for name, value in zip(keys, key, strict=True))
-            field = path.rpartition(".")[2]
-            yield f"{path}[{index}]: same {shown} as {field}[{seen[key]}]; remove one"
+            yield f"{path}[{index}]: same {shown} as {path.rpartition('.')[2]}[{seen[key]}]; remove one"
         seen.setdefault(key, index)
 
 
-def _are_distinct(items: list[Any], field: str) -> bool:
+def _are_distinct(items: list[Any], name: str) -> bool:
     try:
-        return len({item[field] for item in items}) == len(items)
+        return len({item[name] for item in items}) == len(items)
     except (KeyError, TypeError):
         return False
 
@@ -318,7 +305,7 @@ def _key_of(item: Any, keys: _Keys) -> tuple[Any, ...] | None:
     # The API server reports a missing field well.
     if not isinstance(item, dict):
         return None
-    key = tuple(default if item.get(field) is None else item[field] for field, default in keys.items())
+    key = tuple(default if item.get(name) is None else item[name] for name, default in keys.items())
     return key if all(isinstance(part, str | int) for part in key) else None
 
 
@@ -367,6 +354,7 @@ _WRITTEN_ANNOTATIONS = frozenset(
 )
 """Annotations that controllers of Kubernetes write, as in a manifest that was exported from a cluster: they would write
 them again after each repair (kubernetes.io/docs/reference/labels-annotations-taints)."""
+_NOT_APPLIED = {**RESERVED, "annotations": _RESERVED_ANNOTATIONS | _WRITTEN_ANNOTATIONS}
 _INJECT_ANNOTATIONS = frozenset(
     {
         "cert-manager.io/inject-apiserver-ca",
@@ -382,10 +370,10 @@ def custom_kinds(objects: Sequence[Object]) -> dict[Kind, CustomKind]:
     """Return what the CRDs among objects say about the kinds that they define."""
     result: dict[Kind, CustomKind] = {}
     for spec in crd_specs(objects):
-        kind, versions = str(mapping(spec, "names").get("kind")), spec.get("versions")
-        for version in map(mapping, versions if isinstance(versions, list) else ()):
-            result[str(spec.get("group")), str(version.get("name")), kind] = CustomKind(
-                has_status=isinstance(mapping(version, "subresources").get("status"), dict),
+        group, kind = str(spec.get("group")), str(field(spec, "names", "kind"))
+        for version in map(mapping, sequence(spec, "versions")):
+            result[group, str(version.get("name")), kind] = CustomKind(
+                has_status=isinstance(field(version, "subresources", "status"), dict),
                 schema=mapping(version, "schema", "openAPIV3Schema"),
             )
     return result
@@ -416,11 +404,11 @@ def reduce_schema(schema: Schema) -> dict[str, Any]:
     """Return the part of a schema that says where null is allowed: `without_nulls` does the same by it."""
     marks = ("nullable", _PRESERVE)
     result: dict[str, Any] = {mark: True for mark in marks if schema.get(mark) is True}
-    for field in ("items", "additionalProperties"):
-        rule = schema.get(field)
+    for name in ("items", "additionalProperties"):
+        rule = schema.get(name)
         # Where unknown fields are preserved, or any name is declared, an empty rule says that null is not allowed.
         if isinstance(rule, dict) and ((reduced := reduce_schema(rule)) or _PRESERVE in result):
-            result[field] = reduced
+            result[name] = reduced
     is_open = _PRESERVE in result or "additionalProperties" in result
     rules = mapping(schema, "properties").items()
     properties = {name: reduce_schema(rule) for name, rule in rules if isinstance(rule, dict)}
@@ -489,51 +477,44 @@ def correct(item: Object, *, plain_status: bool = False) -> Object:
     `plain_status`: its kind has no status subresource, so that `status` is a field as any other.
     """
     result = dict(item) if plain_status else _drop_keys(item, {"status"})
-    result["metadata"] = _correct_metadata(item["metadata"])
+    result["metadata"] = _drop_marks(_drop_keys(item["metadata"], _SERVER_FIELDS), _NOT_APPLIED)
     correction = _CORRECTIONS.get((group_of(item), item["kind"]))
     return correction(result) if correction else result
 
 
 def find_reserved_marks(item: Object) -> list[str]:
     """Return the labels and annotations of the controller in the metadata of an object, as field paths."""
-    given = {field: mapping(item["metadata"].get(field)) for field in RESERVED}
+    metadata = item["metadata"]
     return [
-        f'metadata.{field}["{name}"]' for field, reserved in RESERVED.items() for name in reserved & given[field].keys()
+        f'metadata.{kind}["{name}"]'
+        for kind, reserved in RESERVED.items()
+        for name in reserved & mapping(metadata, kind).keys()
     ]
 
 
 def without_reserved_marks(item: Object) -> Object:
     """Return an object without the labels and annotations of the controller."""
-    return {**item, "metadata": _drop_reserved_marks(dict(item["metadata"]))} if find_reserved_marks(item) else item
+    return {**item, "metadata": _drop_marks(item["metadata"], RESERVED)} if find_reserved_marks(item) else item
 
 
-def _correct_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    corrected = _drop_reserved_marks(_drop_keys(metadata, _SERVER_FIELDS))
-    annotations = corrected.get("annotations")
-    if annotations and not _WRITTEN_ANNOTATIONS.isdisjoint(annotations):
-        corrected["annotations"] = _drop_keys(annotations, _WRITTEN_ANNOTATIONS)
-        if not corrected["annotations"]:
-            del corrected["annotations"]
-    return corrected
-
-
-def _drop_reserved_marks(metadata: dict[str, Any]) -> dict[str, Any]:
-    for field, reserved in RESERVED.items():
-        marks = metadata.get(field)
-        if marks and not reserved.isdisjoint(marks):
-            metadata[field] = _drop_keys(marks, reserved)
-            if not metadata[field]:
-                del metadata[field]
-    return metadata
+def _drop_marks(metadata: Mapping[str, Any], dropped: Mapping[str, frozenset[str]]) -> dict[str, Any]:
+    result = dict(metadata)
+    for kind, names in dropped.items():
+        marks = metadata.get(kind)
+        if marks and not names.isdisjoint(marks):
+            result[kind] = _drop_keys(marks, names)
+            if not result[kind]:
+                del result[kind]
+    return result
 
 
 def _fill_nulls(item: Object) -> Object:
     # The API server also reads null as the empty string.
     result = item
-    for field in ("data", "binaryData"):
-        data = item.get(field)
+    for name in ("data", "binaryData"):
+        data = item.get(name)
         if data and None in data.values():
-            result = {**result, field: {key: "" if value is None else value for key, value in data.items()}}
+            result = {**result, name: {key: "" if value is None else value for key, value in data.items()}}
     return result
 
 
@@ -564,12 +545,12 @@ def _drop_ca(item: Object) -> Object:
     return result
 
 
-def _drop_at(value: Any, field: str, *below: str) -> Any:
+def _drop_at(value: Any, name: str, *below: str) -> Any:
     if isinstance(value, list):
-        return [_drop_at(item, field, *below) for item in value]
-    if not isinstance(value, dict) or field not in value:
+        return [_drop_at(item, name, *below) for item in value]
+    if not isinstance(value, dict) or name not in value:
         return value
-    return {**value, field: _drop_at(value[field], *below)} if below else _drop_keys(value, {field})
+    return {**value, name: _drop_at(value[name], *below)} if below else _drop_keys(value, {name})
 
 
 def _drop_keys(value: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:

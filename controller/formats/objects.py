@@ -13,7 +13,7 @@ from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.limits import quote
 from rukpak.controller.formats.manifests import Document
-from rukpak.controller.untrusted import mapping
+from rukpak.controller.untrusted import field, mapping, sequence
 
 _API_VERSION = re.compile(r"[^/]+(?:/[^/]+)?").fullmatch
 # A group is a DNS subdomain; a version, a kind and a namespace are DNS labels. Status relies on these lengths.
@@ -155,19 +155,16 @@ def find_pod_template(item: Object) -> tuple[str, Mapping[str, Any]] | None:
     path = pod_template_path(group_of(item), item["kind"])
     if path is None:
         return None
-    value: Any = item
-    for field in path:
-        value = value.get(field) if isinstance(value, dict) else None
+    value = field(item, *path)
     return (".".join(path), value) if isinstance(value, dict) else None
 
 
 def list_containers(pod_spec: Mapping[str, Any], path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the path and the value of every container of a pod."""
-    for field in _CONTAINER_LISTS:
-        containers = pod_spec.get(field)
-        for index, container in enumerate(containers if isinstance(containers, list) else ()):
+    for name in _CONTAINER_LISTS:
+        for index, container in enumerate(sequence(pod_spec, name)):
             if isinstance(container, dict):
-                yield f"{path}.{field}[{index}]", container
+                yield f"{path}.{name}[{index}]", container
 
 
 def drop_nulls(value: Mapping[str, Any]) -> dict[str, Any]:
@@ -218,9 +215,9 @@ def _find_bad_segment(value: Mapping[str, Any], metadata: Mapping[str, Any]) -> 
     ):
         if len(text) > most:
             return f"{path}: has {len(text)} characters, but Kubernetes allows {most}; shorten it"
-    for field, segment in (("name", metadata["name"]), ("namespace", namespace)):
+    for name, segment in (("name", metadata["name"]), ("namespace", namespace)):
         if segment in (".", "..") or "/" in segment or "%" in segment:
-            return f'metadata.{field}: {quote(segment)}: ".", "..", "/" and "%" are not allowed; rename it'
+            return f'metadata.{name}: {quote(segment)}: ".", "..", "/" and "%" are not allowed; rename it'
     return ""
 
 
