@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rukpak.api import names
 from rukpak.api.plugins import KIBIBYTE, MEBIBYTE, Means, Network
 from rukpak.api.proxies import read_proxies
-from rukpak.controller.kube.shard import LONGEST, Shard, is_shard_name
+from rukpak.controller.kube.resources import LONGEST_SHARD, Shard, is_shard_name
 from rukpak.controller.processes.memory_limit import MemoryLimit, find_limit
 from rukpak.controller.sources.hosts import parse_pattern
 
@@ -179,7 +179,7 @@ class Settings:
         if problem := self.lease_times().problem():
             return f"--lease-duration, --renew-deadline, --retry-period: {problem}"
         if self.shard and not is_shard_name(self.shard):
-            return f'--shard: "{self.shard}" is not lowercase letters, digits and dashes, {LONGEST} at most'
+            return f'--shard: "{self.shard}" is not lowercase letters, digits and dashes, {LONGEST_SHARD} at most'
         if self.relist_interval < MIN_RELIST_SECONDS:
             return f"--relist-interval: {self.relist_interval} is less than {MIN_RELIST_SECONDS}"
         if bool(self.metrics_certificate) != bool(self.metrics_key):

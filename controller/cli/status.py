@@ -25,7 +25,7 @@ from rukpak.controller.cli.deployments import (
 )
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
-from rukpak.controller.kube.shard import shard_of
+from rukpak.controller.kube.resources import shard_of
 from rukpak.controller.status.report import describe_changes
 from rukpak.controller.views import MisuseError
 from rukpak.controller.views.access import Deployments, Manifest, list_objects

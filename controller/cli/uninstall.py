@@ -28,8 +28,7 @@ from rukpak.controller.content.limits import some
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.lease import LEASES
-from rukpak.controller.kube.resources import NAMESPACES, GroupVersionKind, read_kinds
-from rukpak.controller.kube.shard import is_shard_name, shard_of
+from rukpak.controller.kube.resources import NAMESPACES, GroupVersionKind, is_shard_name, read_kinds, shard_of
 from rukpak.controller.manager.assemble import assemble
 from rukpak.controller.manager.process import set_up_log
 from rukpak.controller.observe.records import ObjectKey, Record, project

@@ -6,9 +6,9 @@ means for an object (`apply`), and what an object means (`observe`).
     client         START HERE: one method for each verb; the fence admits writes while this process leads
     configuration  where the cluster is, and as whom requests are sent
     encoding, errors  the wire format, and what failed
-    resources, discovery  kinds, their paths, and which of them are served
+    resources      kinds and their paths, and which BundleDeployments a controller serves. Pure
+    discovery      which kinds are served
     watch, cache   a reflector of one collection, and its records
     lease          leader election
-    shard          which BundleDeployments a controller serves. Pure
     events         Kubernetes Events
 """

@@ -1,7 +1,14 @@
-"""Kinds, and the paths at which the API server serves them."""
+"""Kinds, the paths at which the API server serves them, and which BundleDeployments a controller serves. Pure.
+
+Each controller serves the BundleDeployments with the label of its shard, and the default one those without. A
+BundleDeployment that moves is left by one controller as soon as its watch shows that, and adopted by the other as it
+is, like after a restart. Nothing is handed over. Both may run a pass for a moment, or for longer if the watch of one is
+silent: what it writes is bound to a BundleDeployment that has its label (status/writer.py, reconcile/inventory.py).
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -118,3 +125,38 @@ def _quote(segment: str) -> str:
     if segment in (".", "..") or "/" in segment or "%" in segment:
         raise ValueError(f'"{segment}" cannot be a name: it must not be "." or "..", or contain "/" or "%"')
     return quote(segment, safe="")
+
+
+LONGEST_SHARD = 50
+"""Characters of the name of a shard."""
+_SHARD = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One shard, by the name that its label has."""
+
+    name: str = ""
+    """Empty: the default one."""
+
+    @property
+    def lease(self) -> str:
+        """The name of its Lease."""
+        return f"{names.LEASE}-{self.name}" if self.name else names.LEASE
+
+    def serves(self, labels: Mapping[str, str]) -> bool:
+        """Whether a BundleDeployment with these labels belongs to it."""
+        return shard_of(labels) == self.name
+
+
+DEFAULT_SHARD = Shard()
+
+
+def shard_of(labels: Mapping[str, str]) -> str:
+    """Return the name of the shard that the labels of a BundleDeployment name; empty: the default one."""
+    return labels.get(names.SHARD, "")
+
+
+def is_shard_name(name: str) -> bool:
+    """Whether a name can be that of a shard: a DNS label of at most `LONGEST_SHARD` characters."""
+    return len(name) <= LONGEST_SHARD and _SHARD.fullmatch(name) is not None

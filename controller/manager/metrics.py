@@ -25,7 +25,7 @@ from prometheus_client.registry import Collector
 from rukpak.api.v1alpha2.conditions import ConditionType
 from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.building.entry_points import Installed
-from rukpak.controller.kube.shard import DEFAULT_SHARD, Shard
+from rukpak.controller.kube.resources import DEFAULT_SHARD, Shard
 from rukpak.controller.manager.queue import QueueStats
 from rukpak.controller.processes.supervision import Kind
 from rukpak.controller.revisions.background import Counts

@@ -33,8 +33,7 @@ from rukpak.api.v1alpha2.sources import Source
 from rukpak.api.v1alpha2.types import BundleDeployment, Condition, ObjectMeta, Status
 from rukpak.controller.content.digests import is_digest
 from rukpak.controller.kube.client import ApiError, Client
-from rukpak.controller.kube.resources import DEPLOYMENTS, read_kinds
-from rukpak.controller.kube.shard import DEFAULT_SHARD, Shard, shard_of
+from rukpak.controller.kube.resources import DEFAULT_SHARD, DEPLOYMENTS, Shard, read_kinds, shard_of
 from rukpak.controller.kube.watch import Pace, Reflector
 from rukpak.controller.untrusted import strings
 

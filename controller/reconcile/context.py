@@ -24,8 +24,7 @@ from rukpak.controller.building.config_values import needs_objects
 from rukpak.controller.building.request import Found, are_checked
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.events import Note
-from rukpak.controller.kube.resources import GroupVersionKind, read_kinds
-from rukpak.controller.kube.shard import shard_of
+from rukpak.controller.kube.resources import GroupVersionKind, read_kinds, shard_of
 from rukpak.controller.observe.explanations import Explainer
 from rukpak.controller.observe.following import ObjectFollower
 from rukpak.controller.observe.records import ObjectKey, Record

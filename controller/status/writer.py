@@ -16,8 +16,7 @@ from rukpak.api.v1alpha2.types import BundleDeployment, ObjectMeta, Status, dump
 from rukpak.controller.apply.ownership import API_VERSION
 from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.events import EventRecorder, Note, Regarding
-from rukpak.controller.kube.resources import DEPLOYMENTS
-from rukpak.controller.kube.shard import Shard
+from rukpak.controller.kube.resources import DEPLOYMENTS, Shard
 from rukpak.controller.observe.deployments import SeenDeployments
 from rukpak.controller.status.notes import notes
 

@@ -29,8 +29,7 @@ from rukpak.controller.kube.client import RELIST_SECONDS, Client, Page, Response
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.lease import LEASES
-from rukpak.controller.kube.resources import DEPLOYMENTS, GroupVersionKind, Resource
-from rukpak.controller.kube.shard import DEFAULT_SHARD
+from rukpak.controller.kube.resources import DEFAULT_SHARD, DEPLOYMENTS, GroupVersionKind, Resource
 from rukpak.controller.observe.deployments import Dependency, dependency_of, make_seen, usable
 from rukpak.controller.observe.health import expressions
 from rukpak.controller.observe.health.rules import assess, matching, needs_full_object

@@ -10,8 +10,7 @@ from typing import Any
 from rukpak.api import names
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
-from rukpak.controller.kube.resources import GroupVersionKind, Resource
-from rukpak.controller.kube.shard import DEFAULT_SHARD, Shard
+from rukpak.controller.kube.resources import DEFAULT_SHARD, GroupVersionKind, Resource, Shard
 from rukpak.controller.observe.records import ObjectKey, Record, project
 from rukpak.controller.observe.watches import Watches
 from rukpak.controller.playground.processes import wait_for

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from rukpak.api.v1alpha2.types import BundleDeployment, Pending
-from rukpak.controller.kube.shard import Shard
+from rukpak.controller.kube.resources import Shard
 from rukpak.controller.manager.metrics import DESCRIBED, PROCESS_METRICS, Metrics, ProcessState
 from rukpak.controller.manager.queue import WorkQueue
 from rukpak.controller.revisions.background import Counts

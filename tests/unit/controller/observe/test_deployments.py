@@ -10,8 +10,7 @@ import pytest
 from rukpak.api import names
 from rukpak.api.v1alpha2.types import BundleDeployment, Status
 from rukpak.controller.kube.errors import ApiError
-from rukpak.controller.kube.resources import GroupVersionKind, Resource
-from rukpak.controller.kube.shard import Shard
+from rukpak.controller.kube.resources import GroupVersionKind, Resource, Shard
 from rukpak.controller.observe.deployments import SeenDeployment, SeenDeployments, make_seen
 from rukpak.controller.playground.processes import wait_for
 from tests.support.deployments import DIGEST, manifest

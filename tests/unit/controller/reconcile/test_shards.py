@@ -15,7 +15,7 @@ import pytest
 from rukpak.api import names
 from rukpak.controller.apply.execute import Applier
 from rukpak.controller.kube.errors import ApiError
-from rukpak.controller.kube.shard import Shard
+from rukpak.controller.kube.resources import Shard
 from rukpak.controller.reconcile.context import NEVER
 from tests.support.fake_cluster import FakeWatches, Json
 from tests.support.reconciling import NAME, PATH, World

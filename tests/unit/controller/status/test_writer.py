@@ -10,8 +10,7 @@ from rukpak.api import names
 from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.events import EventRecorder
-from rukpak.controller.kube.resources import DEPLOYMENTS
-from rukpak.controller.kube.shard import Shard
+from rukpak.controller.kube.resources import DEPLOYMENTS, Shard
 from rukpak.controller.status.writer import StatusWriter
 from tests.support.deployments import manifest
 from tests.support.fake_cluster import FakeCluster, FakeWatches
