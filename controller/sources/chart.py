@@ -65,9 +65,13 @@ from rukpak.controller.sources.http import (
 )
 from rukpak.controller.sources.pace import check_deadline
 from rukpak.controller.sources.signatures import UnusableKeysError, checking
-from rukpak.controller.sources.signatures.openpgp import read_keys
-from rukpak.controller.sources.signatures.provenance import PROVENANCE_BYTES, ChartArchive, split
-from rukpak.controller.sources.signatures.provenance import verify as verify_provenance
+from rukpak.controller.sources.signatures.openpgp import (
+    PROVENANCE_BYTES,
+    ChartArchive,
+    read_keys,
+    split_provenance,
+    verify_provenance,
+)
 from rukpak.controller.sources.transport import Transport
 from rukpak.controller.sources.trust import certificate_problems, certificates_of, credential_headers
 
@@ -423,7 +427,7 @@ class Repository:
         wanted = replace(wanted, field="verify", remedy=remedy)
         found = read_signature(self._transport, wanted, self._access, PROVENANCE_BYTES)
         with checking(path, ""):
-            split(found)
+            split_provenance(found)
         self._transport.settle()  # it is what was looked for, wherever it is
         return found
 

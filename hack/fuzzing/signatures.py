@@ -7,8 +7,7 @@ import hashlib
 from hack.fuzzing.target import Target, expect, refusals
 from rukpak.controller.sources.signatures import SignatureError, UnusableKeysError
 from rukpak.controller.sources.signatures.git import COMMIT, TAG, read_commit, read_tag
-from rukpak.controller.sources.signatures.openpgp import read_keys, without_subkeys
-from rukpak.controller.sources.signatures.provenance import read_text, split
+from rukpak.controller.sources.signatures.openpgp import read_keys, read_provenance, split_provenance, without_subkeys
 
 _NAME = "0" * 40
 
@@ -43,11 +42,11 @@ def check_keys(data: bytes) -> None:
 def check_provenance(data: bytes) -> None:
     """Read a provenance file, and a text as if it was signed."""
     with refusals(SignatureError):
-        lines, signature = split(data)
+        lines, signature = split_provenance(data)
         expect(not any(b"\n" in line for line in lines), "a line that is two")
         expect(signature.startswith(b"-----BEGIN PGP SIGNATURE-----"), "no signature")
     with refusals(SignatureError):
-        read_text(data)
+        read_provenance(data)
 
 
 _COMMIT_WORDS = (

@@ -4,11 +4,10 @@ In: what a source has read, and what `verify` names (`Trusted`). Out: a `Signer`
 is wrong in the words of a condition. Not here: reading signatures from servers, which the kinds of sources do, and when
 they are checked (../README.md).
 
-    cosign      signatures of cosign, with keys and without
-    git         commits and tags, by OpenPGP and SSH keys
-    provenance  charts in repositories
-    openpgp     for git and provenance, by gpgv
-    programs    gpgv and ssh-keygen, confined
+    cosign    signatures of cosign, with keys and without
+    git       commits and tags, by OpenPGP and SSH keys
+    openpgp   for git, by gpgv, and provenance files of charts
+    programs  gpgv and ssh-keygen, confined
 """
 
 from __future__ import annotations

@@ -12,8 +12,7 @@ import pytest
 
 from rukpak.api.plugins import Access, Signer
 from rukpak.controller.sources.signatures import SignatureError
-from rukpak.controller.sources.signatures.openpgp import read_keys
-from rukpak.controller.sources.signatures.provenance import ChartArchive, verify
+from rukpak.controller.sources.signatures.openpgp import ChartArchive, read_keys, verify_provenance
 from tests.support import charts
 from tests.support.signing import GpgHome, gpg_home, sign_chart
 
@@ -47,7 +46,7 @@ def signed(gpg: GpgHome, tmp_path: Path) -> Signed:
 
 
 def check(signed: Signed, access: Access) -> Signer:
-    return verify(signed.archive, signed.provenance, signed.keyring, access, now=NOW)
+    return verify_provenance(signed.archive, signed.provenance, signed.keyring, access, now=NOW)
 
 
 def clearsign(gpg: GpgHome, text: bytes, *options: str) -> bytes:
