@@ -92,7 +92,7 @@ from rukpak.controller.formats.objects import (
     refuse,
 )
 from rukpak.controller.processes.programs import STARTING, ProcessGroup, confined
-from rukpak.controller.processors.rendered import Charge, change_each
+from rukpak.controller.processors import Charge, change_each
 from rukpak.controller.untrusted import Steps, TooManyStepsError, mapping, text
 
 _RBAC = "rbac.authorization.k8s.io"

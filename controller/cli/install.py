@@ -56,7 +56,7 @@ from rukpak.controller.content.limits import quote
 from rukpak.controller.formats.recognition import NoContentError
 from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.resources import DEPLOYMENTS
-from rukpak.controller.permissions.permissions import permissions_of
+from rukpak.controller.permissions import permissions_of
 from rukpak.controller.permissions.statement import is_kind, to_lines
 from rukpak.controller.sources.config_map import MOST_BYTES
 from rukpak.controller.sources.credentials import DOCKER_CONFIG_JSON, parse_secret

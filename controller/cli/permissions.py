@@ -22,7 +22,7 @@ from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.resources import CLUSTER_ROLES, ROLES, GroupVersionKind, Resource
-from rukpak.controller.permissions.permissions import Permissions, added, digest_of, look_up, permissions_of
+from rukpak.controller.permissions import Permissions, added, digest_of, look_up, permissions_of
 from rukpak.controller.permissions.statement import Line, Topic, to_lines
 from rukpak.controller.untrusted import mapping
 from rukpak.controller.views import FailedError, MisuseError

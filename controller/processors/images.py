@@ -11,7 +11,7 @@ from rukpak.api.plugins import ProcessRequest, Rendering
 from rukpak.api.v1alpha2.fields import parse_field_path
 from rukpak.controller.content.limits import quote
 from rukpak.controller.formats.objects import Object, group_of, pod_template_path
-from rukpak.controller.processors.rendered import change_each
+from rukpak.controller.processors import change_each
 
 _DOCKER_HUB = "docker.io/"
 _OFFICIAL = "library/"

@@ -8,7 +8,7 @@ from typing import Any
 from rukpak.api.plugins import ProcessRequest, Rendering
 from rukpak.controller.formats.applicable import RESERVED
 from rukpak.controller.formats.objects import Object, group_of, identify, pod_template_path
-from rukpak.controller.processors.rendered import change_each, refused, with_marks
+from rukpak.controller.processors import change_each, refused, with_marks
 from rukpak.controller.untrusted import mapping
 
 _FIELDS = ("labels", "annotations")

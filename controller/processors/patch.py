@@ -20,7 +20,7 @@ from rukpak.api.plugins import ProcessRequest, Rendering
 from rukpak.controller.content.limits import describe_bytes
 from rukpak.controller.formats.applicable import scopes_of_crds
 from rukpak.controller.formats.objects import Object, group_of, identify
-from rukpak.controller.processors.rendered import Charge, change_each, refused
+from rukpak.controller.processors import Charge, change_each, refused
 from rukpak.controller.processors.strategic import StrategicPatchError, merge_strategically, type_of
 from rukpak.controller.untrusted import mapping
 

@@ -22,7 +22,7 @@ from rukpak.api.names import CONFIG_DIGEST, RECREATE, ROLLOUT
 from rukpak.api.plugins import ProcessRequest, Rendering
 from rukpak.api.v1alpha2.processors import Rollouts
 from rukpak.controller.formats.objects import Object, group_of, list_containers, pod_template_path
-from rukpak.controller.processors.rendered import Charge, change_each, with_marks
+from rukpak.controller.processors import Charge, change_each, with_marks
 from rukpak.controller.untrusted import mapping, mappings, strings, text
 
 _REFERENCES = {

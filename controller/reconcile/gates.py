@@ -24,7 +24,7 @@ from rukpak.controller.building.revision import Revision
 from rukpak.controller.content.limits import shorten, visible
 from rukpak.controller.observe.deployments import MISSING, Dependency, find_cycle
 from rukpak.controller.observe.following import ObjectReference, Topic
-from rukpak.controller.permissions.permissions import added, digest_of, permissions_of, summarize
+from rukpak.controller.permissions import added, digest_of, permissions_of, summarize
 from rukpak.controller.reconcile import hook_phases, stored
 from rukpak.controller.reconcile.context import Context
 from rukpak.controller.reconcile.finding import Wanted

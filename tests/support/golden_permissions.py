@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rukpak.controller.permissions.permissions import find_permissions
+from rukpak.controller.permissions import find_permissions
 from rukpak.controller.permissions.statement import to_lines
 
 FOLDER = Path(__file__).parents[1] / "data" / "permissions"

@@ -29,7 +29,7 @@ from rukpak.controller.observe.deployments import find_cycle
 from rukpak.controller.observe.health.rules import assess
 from rukpak.controller.observe.health.verdict import MOST_CONDITIONS, TEXT_CHARACTERS, Context, read_conditions
 from rukpak.controller.observe.records import ObjectKey, Record, key_of, project
-from rukpak.controller.permissions.permissions import find_permissions
+from rukpak.controller.permissions import find_permissions
 from rukpak.controller.processors.patch import PatchProcessor
 from rukpak.controller.processors.rollouts import RolloutsProcessor
 from rukpak.controller.untrusted import TooManyStepsError

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from rukpak.api.errors import BundleError
 from rukpak.controller.formats.applicable import make_applicable
-from rukpak.controller.permissions import grants, powers
-from rukpak.controller.permissions.permissions import (
+from rukpak.controller.permissions import (
     added,
     digest_of,
     find_permissions,
+    grants,
     look_up,
+    powers,
     summarize,
 )
 from rukpak.controller.permissions.statement import MAX_CHARACTERS, MAX_ITEMS, Severity, to_lines

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rukpak.controller.permissions.permissions import added, digest_of, find_permissions
+from rukpak.controller.permissions import added, digest_of, find_permissions
 
 Object = dict[str, Any]
 RBAC = "rbac.authorization.k8s.io"
