@@ -34,6 +34,7 @@ from rukpak.controller.observe.health.verdict import (
     aggregate,
     deadline_start,
     publish_after,
+    terminating,
     with_deadline,
 )
 from rukpak.controller.observe.records import ObjectKey, Reader, Record
@@ -169,7 +170,7 @@ class HealthTracker:
         explanations = explain(self.inquiries, [*self._questions(judged, now, soon)])
         judged = [_explain(each, explanations) if _may_explain(each) else each for each in judged]
         verdicts = [(each.key, _with_deadline(each, now, deadline)) for each in judged]
-        health = aggregate(verdicts, applied=True, others=len(wanted) - len(verdicts), awaited=awaited)
+        health = aggregate(verdicts, others=len(wanted) - len(verdicts), awaited=awaited)
         lasts = any(each.record is None and (each.key in refusals or not recreates) for each in judged)
         rollouts = [self._rollouts[each.key] for each in judged if each.key in self._rollouts]
         lasts = lasts or any(each.has_ended for each in rollouts)
@@ -323,8 +324,7 @@ def judge_object(record: Record | None, digest: str) -> Verdict:
     if record is None:
         return assess_absent({}, started=False)
     if record.deleting:
-        finalizers = ", ".join(record.finalizers)
-        return Verdict(State.TERMINATING, "Terminating", f"finalizers: {finalizers}" if finalizers else "")
+        return terminating(record.finalizers)
     return as_observed(record.verdict or HEALTHY, seen_digest=record.applied_digest, applied_digest=digest)
 
 

@@ -26,7 +26,7 @@ CHANGED = DriftedObject(key=KEY, fields=(DriftedField("data.color", "kubectl-edi
 
 
 def progress(*verdicts: tuple[ObjectKey, Verdict]) -> Progress:
-    health = aggregate(verdicts, applied=True)
+    health = aggregate(verdicts)
     return Progress(health=health, shown=health, next_change=None)
 
 

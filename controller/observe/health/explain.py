@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
 
 from rukpak.controller.observe.health.kubelet import (
     IMAGE_REASONS,
@@ -21,6 +20,7 @@ from rukpak.controller.observe.health.kubelet import (
     describe_unscheduled,
     describe_waiting,
     is_sidecar,
+    last_end,
     may_be_killed,
     quote,
     read_hindrance,
@@ -37,6 +37,7 @@ from rukpak.controller.observe.health.verdict import (
     Subject,
     Verdict,
     failed,
+    kind_of,
     progressing,
     reason_or,
     subject_of,
@@ -113,8 +114,7 @@ def _ended(subject: Subject) -> Verdict:
     for label, status in _containers(subject):
         if integer(status, "state", "terminated", "exitCode"):
             return failed(reason or _exit_reason(status), describe_end(pod, label, status))
-    disrupted = subject.conditions.get("DisruptionTarget")
-    if disrupted and disrupted.holds:
+    if disrupted := subject.held("DisruptionTarget"):
         return failed(reason or reason_or(disrupted.reason, "PodFailed"), quote(disrupted.message, pod))
     return failed(reason or "PodFailed", "status.phase is Failed")
 
@@ -205,13 +205,9 @@ def _count_errors(status: Manifest, *, stays: bool) -> int:
         status: of the container.
         stays: whether it should run as long as its pod, so that it is started again whatever its exit code.
     """
-    ends, code = _count_ends(status), integer(_last_end(status), "exitCode")
+    ends, code = _count_ends(status), integer(last_end(status), "exitCode")
     has_succeeded = not stays and integer(status, "state", "terminated", "exitCode") == 0
     return 0 if has_succeeded or (not code and ends < CRASHES) else ends
-
-
-def _last_end(status: Manifest) -> Any:
-    return field(status, "state", "terminated") or field(status, "lastState", "terminated")
 
 
 def _unscheduled(subject: Subject) -> Verdict | None:
@@ -245,7 +241,7 @@ def pods_of(workload: Manifest, verdict: Verdict) -> str:
 
     Empty if none can: a Job is done once it is healthy.
     """
-    group, kind = text(workload, "apiVersion").rpartition("/")[0], text(workload, "kind")
+    group, kind = kind_of(workload)
     troubled = verdict.state in (State.PROGRESSING, State.FAILED) and verdict.deadline
     asks = (troubled and verdict.reason not in _TELL_ALL) or (verdict.state is State.HEALTHY and kind != "Job")
     if not asks or (group, kind) not in OF_PODS:
@@ -352,10 +348,9 @@ def explain_refusal(events: Iterable[Manifest]) -> Verdict | None:
 
 def explain_namespace(namespace: Manifest) -> Verdict | None:
     """Return why a Namespace is still Terminating; None if its conditions do not say."""
-    conditions = subject_of(namespace, Context()).conditions
+    subject = subject_of(namespace, Context())
     for reason in _NAMESPACE_CONDITIONS:
-        condition = conditions.get(reason)
-        if condition and condition.holds:
+        if condition := subject.held(reason):
             return Verdict(State.TERMINATING, reason, _INSTANCES.sub("", condition.message))
     return None
 

@@ -17,7 +17,7 @@ from itertools import chain, islice
 from signal import Signals
 from typing import NamedTuple
 
-from rukpak.controller.observe.health.verdict import Manifest, Subject, stable
+from rukpak.controller.observe.health.verdict import Manifest, Subject, joined, stable
 from rukpak.controller.untrusted import integer, mapping, mappings, text, texts
 
 QUOTE_LENGTH = 200
@@ -184,25 +184,30 @@ def describe_waiting(pod: Manifest, label: str, status: Manifest) -> str:
         named = _IMAGE.search(said[:_READ])  # it may be that of a volume
         image = stable(named[1] if named else text(container, "image") or text(status, "image"))
         said = quote(said, pod)
-        return _joined(label, "" if image in said else f'image "{image}"', said)
-    return _joined(label, "" if _may_reveal(container, reason, said) else quote(said, pod))
+        return joined(label, "" if image in said else f'image "{image}"', said)
+    return joined(label, "" if _may_reveal(container, reason, said) else quote(said, pod))
+
+
+def last_end(status: Manifest) -> Manifest:
+    """Return how a container has ended last; empty if it has not ended."""
+    return mapping(status, "state", "terminated") or mapping(status, "lastState", "terminated")
 
 
 def describe_end(pod: Manifest, label: str, status: Manifest) -> str:
     """Return how a container has ended last, with what it has written; only its label if it has not ended."""
-    end = mapping(status, "state", "terminated") or mapping(status, "lastState", "terminated")
+    end = last_end(status)
     if not end:
         return label
     container, reason = container_of(pod, text(status, "name")), text(end, "reason")
     if reason in _NEVER_RAN:
         said = text(end, "message")
-        return _joined(f"{label} cannot be started", "" if _may_reveal(container, reason, said) else quote(said, pod))
+        return joined(f"{label} cannot be started", "" if _may_reveal(container, reason, said) else quote(said, pod))
     # The kubelet may take the end of the log instead. Nobody chose that text for others to read.
     is_log = text(container, "terminationMessagePolicy") == "FallbackToLogsOnError"
     said = "" if is_log else quote_program(text(end, "message"), pod)
     code = integer(end, "exitCode") or 0
     how = _describe_code(container, reason, integer(end, "signal") or code - _SIGNALED)
-    return _joined(f"{label} ended with exit code {code}{how and f' ({how})'}", said)
+    return joined(f"{label} ended with exit code {code}{how and f' ({how})'}", said)
 
 
 def may_be_killed(pod: Manifest, status: Manifest) -> bool:
@@ -228,10 +233,6 @@ def _may_reveal(container: Manifest, reason: str, said: str) -> bool:
     return any("$(" in word for key in ("command", "args") for word in texts(container, key)[:1])
 
 
-def _joined(*parts: str) -> str:
-    return ": ".join(filter(None, parts))
-
-
 # pods
 
 
@@ -244,7 +245,7 @@ def describe_unscheduled(pod: Manifest, said: str) -> str:
         return f"no node can run the pod: {quote(f'{one} {names} is not bound', pod)}"
     said = _NO_PREEMPTION.sub("", _PER_NODES.sub("", " ".join(said[:_READ].split())))
     causes = sorted({each.strip(" .") for each in _COUNT.split(said)} - {""})
-    return _joined("no node can run the pod", quote(", ".join(causes), pod))
+    return joined("no node can run the pod", quote(", ".join(causes), pod))
 
 
 def describe_pending(subject: Subject, labeled: Iterable[tuple[str, Manifest]]) -> tuple[str, bool]:
@@ -322,11 +323,7 @@ def read_hindrance(pod: Manifest, events: Iterable[Manifest]) -> Told | None:
     found = (event for event in events if not text(event, "involvedObject", "fieldPath"))
     lately = _latest(event for event in found if text(event, "reason") in HINDRANCES)
     told = (Told(text(event, "reason"), quote(text(event, "message"), pod)) for event in lately)
-    return min(filter(_is_said, told), key=_severity, default=None)
-
-
-def _is_said(told: Told) -> bool:
-    return bool(told.message)
+    return min((each for each in told if each.message), key=_severity, default=None)
 
 
 def _severity(told: Told) -> tuple[bool, int, str]:
@@ -358,7 +355,7 @@ def _read_probe(pod: Manifest, name: str, said: str) -> str:
 def read_killing(pod: Manifest, status: Manifest, events: Iterable[Manifest]) -> str:
     """Return why the kubelet has ended a container last; empty if no Event says that it did."""
     name = text(status, "name")
-    end = mapping(status, "state", "terminated") or mapping(status, "lastState", "terminated")
+    end = last_end(status)
     found = [event for event in events if _is_about(event, name)]
     # A kubelet soon reports no more than one Event about a pod in five minutes.
     is_usual = integer(end, "exitCode") in _KILLED_CODES

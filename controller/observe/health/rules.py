@@ -31,12 +31,14 @@ from rukpak.controller.observe.health.verdict import (
     Verdict,
     failed,
     healthy,
+    kind_of,
     progressing,
     read_conditions,
     reason_or,
     subject_of,
+    terminating,
 )
-from rukpak.controller.untrusted import field, integer, mapping, mappings, text
+from rukpak.controller.untrusted import field, integer, mapping, mappings, text, texts
 
 _ROUTE_CONDITIONS = ("Accepted", "ResolvedRefs")
 # Set by the scheduler once a pod that uses the claim is assigned to a node.
@@ -82,8 +84,7 @@ def custom_resource_definition(subject: Subject) -> Verdict:
 
     Established=False is never Failed: InvalidCABundle ends once the caBundle of the conversion webhook is injected.
     """
-    conflict = subject.denied("NamesAccepted")
-    if conflict:
+    if conflict := subject.denied("NamesAccepted"):
         return failed(reason_or(conflict.reason, "NamesNotAccepted"), conflict.message)
     established = subject.conditions.get("Established")
     if established and established.holds:
@@ -114,10 +115,9 @@ def service(subject: Subject) -> Verdict:
 
 def gateway(subject: Subject) -> Verdict:
     """Judge a Gateway."""
-    programmed = subject.conditions.get("Programmed")
-    if programmed and programmed.holds:
+    if subject.holds("Programmed"):
         return HEALTHY
-    return replace(_not_yet("Programmed", programmed), hint=describe_acceptance(subject))
+    return replace(_not_yet("Programmed", subject.conditions.get("Programmed")), hint=describe_acceptance(subject))
 
 
 def route(subject: Subject) -> Verdict:
@@ -263,15 +263,13 @@ def replica_set(subject: Subject) -> Verdict:
 
 def job(subject: Subject) -> Verdict:
     """Judge a Job: one that is running is not healthy yet, nor is SuccessCriteriaMet completion."""
-    failure = subject.conditions.get("Failed")
-    if failure and failure.holds:
+    if failure := subject.held("Failed"):
         return failed(reason_or(failure.reason, "JobFailed"), _job_message(failure))
     if subject.holds("Complete"):
         return HEALTHY
     if subject.spec("suspend") is True:
         return healthy(SUSPENDED, "spec.suspend is true")
-    failing = subject.conditions.get("FailureTarget")
-    if failing and failing.holds:
+    if failing := subject.held("FailureTarget"):
         return progressing(reason_or(failing.reason, "FailureTarget"), _job_message(failing))
     return progressing("JobRunning", "not finished yet")
 
@@ -347,14 +345,11 @@ def _stateful_set_revision(subject: Subject) -> Verdict:
 
 
 def _creation_failure(subject: Subject) -> Verdict | None:
-    failure = subject.conditions.get("ReplicaFailure")
-    if failure is None or not failure.holds:
+    failure = subject.held("ReplicaFailure")
+    if failure is None:
         return None
-    return progressing(reason_or(failure.reason, "ReplicaFailure"), _refusal(failure))
-
-
-def _refusal(failure: Condition) -> str:
-    return _QUOTA_USED.sub("", _REFUSED.sub(r"\1 is \2", failure.message))
+    message = _QUOTA_USED.sub("", _REFUSED.sub(r"\1 is \2", failure.message))
+    return progressing(reason_or(failure.reason, "ReplicaFailure"), message)
 
 
 def _first(*gaps: tuple[bool, str, str]) -> Verdict | None:
@@ -411,8 +406,8 @@ def refused(error: BundleError, identity: str) -> Verdict:
 
 def matching(checks: Iterable[Manifest], manifest: Manifest) -> tuple[Manifest, ...]:
     """Return the checks that apply to an object: those that name it, else those for its whole kind."""
-    group, kind = text(manifest, "apiVersion").rpartition("/")[0], text(manifest, "kind")
-    of_kind = [check for check in checks if concerns(check, group, kind)]
+    kind = kind_of(manifest)
+    of_kind = [check for check in checks if concerns(check, *kind)]
     name = text(manifest, "metadata", "name")
     named = [check for check in of_kind if check.get("name") == name]
     return tuple(named or [check for check in of_kind if not check.get("name")])
@@ -585,9 +580,7 @@ def needs_full_object(group: str, kind: str, checks: Iterable[Manifest] = ()) ->
 def _terminating(subject: Subject) -> Verdict | None:
     if not field(subject.manifest, "metadata", "deletionTimestamp"):
         return None
-    finalizers = field(subject.manifest, "metadata", "finalizers")
-    names = [name for name in finalizers if isinstance(name, str)] if isinstance(finalizers, list) else []
-    return Verdict(State.TERMINATING, "Terminating", f"finalizers: {', '.join(names)}" if names else "")
+    return terminating(texts(subject.manifest, "metadata", "finalizers"))
 
 
 def _generation_not_observed(subject: Subject) -> Verdict | None:
@@ -601,10 +594,9 @@ def _generation_not_observed(subject: Subject) -> Verdict | None:
 
 def _standard_conditions(subject: Subject) -> Verdict | None:
     # Reconciling takes precedence over Stalled.
-    reconciling, stalled = subject.conditions.get("Reconciling"), subject.conditions.get("Stalled")
-    if reconciling and reconciling.holds:
+    if reconciling := subject.held("Reconciling"):
         return progressing(reason_or(reconciling.reason, "Reconciling"), reconciling.message)
-    if stalled and stalled.holds:
+    if stalled := subject.held("Stalled"):
         return failed(reason_or(stalled.reason, "Stalled"), stalled.message)
     return None
 

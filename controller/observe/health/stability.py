@@ -18,7 +18,7 @@ from typing import Any
 from rukpak.controller.content.digests import digest_of_json
 from rukpak.controller.formats.objects import BUILT_IN_GROUPS
 from rukpak.controller.observe.health.explain import CRASH_LOOP, CRASHES, NO_ENDS, OF_PODS, Ends, ends_of
-from rukpak.controller.observe.health.verdict import Manifest, State, Verdict, failed, progressing
+from rukpak.controller.observe.health.verdict import Manifest, State, Verdict, failed, kind_of, progressing
 from rukpak.controller.untrusted import field, integer, mapping, mappings, text
 
 HOLD_SECONDS = 5.0
@@ -67,7 +67,7 @@ def rollout_of(manifest: Manifest, applied_at: str) -> Rollout | None:
         manifest: read in full.
         applied_at: when it was applied last, as the API server writes times.
     """
-    group, kind = text(manifest, "apiVersion").rpartition("/")[0], text(manifest, "kind")
+    group, kind = kind_of(manifest)
     if (group, kind) == _POD:
         spec, is_own = mapping(manifest, "spec"), True
     elif (group, kind) in OF_PODS and kind != "Job":
@@ -122,7 +122,7 @@ def reported_of(manifest: Manifest, *, checked: bool) -> Reported | None:
         manifest: read in full.
         checked: whether the health checks of a user read it.
     """
-    group, kind = text(manifest, "apiVersion").rpartition("/")[0], text(manifest, "kind")
+    group, kind = kind_of(manifest)
     status, conditions = field(manifest, "status"), [*mappings(manifest, "status", "conditions")]
     if (group in BUILT_IN_GROUPS and (group, kind) not in _LISTED) or not (status and (conditions or checked)):
         return None

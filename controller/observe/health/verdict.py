@@ -104,6 +104,17 @@ def failed(reason: str, message: str = "", *, hint: str = "") -> Verdict:
     return Verdict(State.FAILED, reason, message, hint=hint)
 
 
+def terminating(finalizers: Iterable[str]) -> Verdict:
+    """Return the verdict on an object that is being deleted."""
+    listed = ", ".join(finalizers)
+    return Verdict(State.TERMINATING, "Terminating", f"finalizers: {listed}" if listed else "")
+
+
+def joined(*parts: str) -> str:
+    """Return the parts of a message that are not empty, from the general to the particular."""
+    return ": ".join(filter(None, parts))
+
+
 def reason_or(reason: str, default: str) -> str:
     """Return the reason that an object reports if a condition allows it, else the default."""
     return reason if _REASON.fullmatch(reason) else default
@@ -136,7 +147,7 @@ class Context:
     evaluate: Evaluate | None = None
     """None: that takes too long here, so an object that has expressions is NotEvaluated."""
     checks: tuple[Manifest, ...] = ()
-    """Entries of `spec.healthChecks` that apply to this object: see `checks.matching`."""
+    """Entries of `spec.healthChecks` that apply to this object: see `rules.matching`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +165,11 @@ class Condition:
         return self.status == "True"
 
 
+def kind_of(manifest: Manifest) -> tuple[str, str]:
+    """Return the API group, empty for the core group, and the kind of an object."""
+    return text(manifest, "apiVersion").rpartition("/")[0], text(manifest, "kind")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
     """An object under judgment."""
@@ -168,7 +184,7 @@ class Subject:
     @property
     def group(self) -> str:
         """API group; empty for the core group."""
-        return text(self.manifest, "apiVersion").rpartition("/")[0]
+        return kind_of(self.manifest)[0]
 
     @property
     def kind(self) -> str:
@@ -201,8 +217,12 @@ class Subject:
 
     def holds(self, condition_type: str) -> bool:
         """Return whether a condition is True."""
+        return self.held(condition_type) is not None
+
+    def held(self, condition_type: str) -> Condition | None:
+        """Return a condition if it is True."""
         condition = self.conditions.get(condition_type)
-        return condition is not None and condition.holds
+        return condition if condition and condition.holds else None
 
     def denied(self, condition_type: str) -> Condition | None:
         """Return a condition if it is False."""
@@ -237,8 +257,6 @@ COUNTS_SECONDS = 5.0
 """Minimum interval between updates that change only the counts."""
 
 Id = TypeVar("Id", bound=Hashable)
-
-_STATUS: Mapping[Reason, ConditionStatus] = {Reason.HEALTHY: "True", Reason.NOT_INSTALLED: "Unknown"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,18 +309,15 @@ def with_deadline(verdict: Verdict, *, since: float, now: float, deadline: float
     waits = verdict.state in (State.PROGRESSING, State.MISSING) and verdict.deadline
     if not waits or now - since < deadline:
         return verdict
-    message = _joined(verdict.reason, verdict.message)
+    message = joined(verdict.reason, verdict.message)
     return failed(str(Reason.PROGRESS_DEADLINE_EXCEEDED), message, hint=verdict.hint)
 
 
-def aggregate(
-    verdicts: Iterable[tuple[Id, Verdict]], *, applied: bool, others: int = 0, awaited: Collection[Id] = ()
-) -> Health[Id]:
+def aggregate(verdicts: Iterable[tuple[Id, Verdict]], *, others: int = 0, awaited: Collection[Id] = ()) -> Health[Id]:
     """Return the health of a revision.
 
     Args:
         verdicts: one for each object, deadlines applied; `str()` of an id is `Deployment foo/web`.
-        applied: whether anything has been applied.
         others: how many more objects there are, all of them healthy.
         awaited: those that a wave waits for.
     """
@@ -310,18 +325,18 @@ def aggregate(
     total = len(pairs) + others
     not_ready = sorted((pair for pair in pairs if pair[1].state is not State.HEALTHY), key=_severity)
     failures = [verdict for _, verdict in not_ready if verdict.state is State.FAILED]
-    reason = _reason(not_ready, failures) if applied else Reason.NOT_INSTALLED
+    reason = _reason(not_ready, failures)
     return Health(
-        status=_STATUS.get(reason, "False"),
+        status="True" if reason is Reason.HEALTHY else "False",
         reason=reason,
-        message=_message(not_ready) if applied else "nothing has been applied yet",
+        message=_message(not_ready),
         total=total,
         healthy=total - len(not_ready),
         progressing=len(not_ready) - len(failures),
         failed=len(failures),
         not_ready=tuple(not_ready[:NOT_READY_ITEMS]),
         truncated=len(not_ready) > NOT_READY_ITEMS,
-        settled=applied and not any(verdict.deadline for _, verdict in not_ready),
+        settled=not any(verdict.deadline for _, verdict in not_ready),
         awaited=_message([pair for pair in not_ready if pair[0] in awaited]) if awaited else "",
     )
 
@@ -376,15 +391,7 @@ def _message(not_ready: list[tuple[Id, Verdict]]) -> str:
         return "every object is healthy"
     worst, verdict = not_ready[0]
     more = f" (and {len(not_ready) - 1} more)" if len(not_ready) > 1 else ""
-    return f"{worst}: {_describe(verdict)}{more}"
-
-
-def _describe(verdict: Verdict) -> str:
-    return _joined(verdict.reason, verdict.text)
-
-
-def _joined(reason: str, message: str) -> str:
-    return f"{reason}: {message}" if message else reason
+    return f"{joined(str(worst), verdict.reason, verdict.text)}{more}"
 
 
 def _severity(pair: tuple[Id, Verdict]) -> tuple[bool, bool, bool, str]:

@@ -22,10 +22,8 @@ TERMINATING = Verdict(State.TERMINATING, "Terminating")
 WAITING = Verdict(State.PROGRESSING, "LoadBalancerPending", deadline=False)
 
 
-def health(*verdicts: Verdict, applied: bool = True) -> Health[str]:
-    return aggregate(
-        [(f"Deployment foo/{number:02}", verdict) for number, verdict in enumerate(verdicts)], applied=applied
-    )
+def health(*verdicts: Verdict) -> Health[str]:
+    return aggregate((f"Deployment foo/{number:02}", verdict) for number, verdict in enumerate(verdicts))
 
 
 @pytest.mark.parametrize(
@@ -46,12 +44,6 @@ def test_what_the_condition_says(verdicts: list[Verdict], status: str, reason: s
     found = health(*verdicts)
 
     assert (found.status, str(found.reason)) == (status, reason)
-
-
-def test_before_the_first_apply_nothing_is_known() -> None:
-    found = health(MISSING, applied=False)
-
-    assert (found.status, str(found.reason), found.settled) == ("Unknown", "NotInstalled", False)
 
 
 def test_objects_are_counted_by_what_becomes_of_them() -> None:

@@ -212,12 +212,12 @@ def test_what_was_healthy_for_an_hour_is_published_after_15_seconds_and_failed_a
     fell = 3600.0
     since = deadline_start(applied=0, left_healthy=fell, now=fell)
     unavailable = assess(deployment(*UNAVAILABLE), Context())
-    good = aggregate([("Deployment foo/web", Verdict(State.HEALTHY, "Healthy"))], applied=True)
+    good = aggregate([("Deployment foo/web", Verdict(State.HEALTHY, "Healthy"))])
     published = Published(health=good, revision="sha256:a", at=0.0)
 
     def seen_at(now: float) -> tuple[str, float | None]:
         verdict = with_deadline(unavailable, since=since, now=now, deadline=600)
-        health = aggregate([("Deployment foo/web", verdict)], applied=True)
+        health = aggregate([("Deployment foo/web", verdict)])
         return str(health.reason), publish_after(health, published, revision="sha256:a", fallen_since=fell, now=now)
 
     assert seen_at(fell) == ("Progressing", 15.0)
