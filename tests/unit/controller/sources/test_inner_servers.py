@@ -161,7 +161,7 @@ THERE: Mapping[str, Place] = {
     "an archive with other content": serves(body=OTHER),
     "an archive that leaves its directory": serves(body=LEAVING),
     "a large file": serves(body=bytes(200_000)),
-    "a file without an end": serves(body=bytes(10_000), endless=True),
+    "a file without an end": serves(body=bytes(1 << 20), endless=True),
     "a file that drips": serves(body=bytes(10_000), trickle=True),
     "a file that is cut": serves(body=GOOD, cuts=[100] * 10),
     "a file that is cut and can be resumed": serves(body=bytes(5000), tag='"1"', cuts=[100] * 10),
