@@ -235,7 +235,9 @@ def _remember(ledger: Ledger, outcomes: Iterable[Outcome]) -> None:
     done = [outcome for outcome in outcomes if not outcome.error and not outcome.postponed]
     ledger.learn(outcome.record for outcome in done if outcome.record)
     ledger.drop(o.task.target.key for o in done if o.task.action is Action.NONE and not o.task.record)
-    used = {o.task.target.key: o.task.record for o in done if o.task.action is Action.USE or o.task.target.bare}
+    # What was used without a look was in the ledger, and is still, unless a failure has shown that it has gone.
+    seen = [o.task for o in done if o.task.record or o.task.action is not Action.USE]
+    used = {task.target.key: task.record for task in seen if task.action is Action.USE or task.target.bare}
     ledger.used |= {key: record or ledger.used.get(key) for key, record in used.items()}
 
 

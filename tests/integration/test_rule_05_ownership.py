@@ -10,7 +10,7 @@ import pytest
 from rukpak.api import names
 from tests.support.bundles import DEPLOYMENTS, Deployed, Manifest, World, config_map, definition, exists, new_name
 from tests.support.inside import Client
-from tests.support.objects import claim, is_owned, is_released, labelled, namespace, read, secret, service
+from tests.support.objects import claim, is_owned, is_released, labelled, make, namespace, read, secret, service
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 COLLECTOR_SECONDS = 90.0
@@ -191,6 +191,19 @@ def test_two_may_share_a_namespace_that_one_of_them_brings(world: World) -> None
     first.delete()
     first.wait_gone()
     world.wait(lambda: not exists(world.client, f"/api/v1/namespaces/{shared}"), "the namespace gone")
+
+
+@pytest.mark.parametrize("where", ["the install namespace", "another namespace"])
+def test_a_namespace_that_was_there_before_is_made_anew_once_it_is_deleted(world: World, where: str) -> None:
+    name = new_name()
+    world.client.create("/api/v1/namespaces", namespace(name))
+    inside = make("v1", "ConfigMap", "a") | {"metadata": {"name": "a", "namespace": name}}
+    deployed = world.deploy(namespace(name), inside, **({"name": name} if where == "the install namespace" else {}))
+    assert deployed.wait_ready()["objects"]["total"] == 1
+    world.client.delete(f"/api/v1/namespaces/{name}")
+    deployed.wait_for("Ready", "False")
+    assert deployed.wait_ready()["objects"]["total"] == 2
+    assert is_owned(world.client.get(f"/api/v1/namespaces/{name}").value, deployed.name)
 
 
 def test_labels_that_a_namespace_of_somebody_else_lacks_are_told_and_not_set(world: World) -> None:
