@@ -171,6 +171,8 @@ class Outcome:
     """Whether it was refused because of what another object may have."""
     warnings: tuple[str, ...] = ()
     """From the API server."""
+    left: tuple[str, ...] = ()
+    """Warnings about what stays on the object although nobody sets it (leftovers.py)."""
 
 
 def find_started(

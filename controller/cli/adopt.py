@@ -30,6 +30,7 @@ from rukpak.api.v1alpha2.reading import try_to_read
 from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.apply.ownership import (
     Disposal,
+    Exists,
     Judgement,
     Owner,
     RemovalCause,
@@ -84,10 +85,6 @@ PROTECTIONS = ("Prevent", "IfNoController", "None")
 
 _NAMESPACE, _SECRET = ("", "Namespace"), ("", "Secret")
 Metadata = Mapping[str, Any]
-
-
-Exists = Callable[[str, str], bool]
-"""Whether a BundleDeployment with a name and UID exists."""
 
 
 TRIES = 5
