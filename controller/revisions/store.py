@@ -443,13 +443,6 @@ class RevisionStore:
             return self._secrets.get(own_name)
         return next((each for each in self._list_all(name) if each.name == own_name), None)
 
-    def retired(self, name: str, uid: str = "") -> list[str]:
-        """Return the digests of the revisions that are only part of the history; see `digests`.
-
-        Raises: ApiError.
-        """
-        return [each.digest for each in self._heads(name, uid) if each.is_retired]
-
     def _heads(self, name: str, uid: str) -> list[StoredSecret]:
         found = self._secrets.all_of(name) if self._secrets.synced else self._list_all(name)
         return [each for each in found if each.index == 0 and each.digest and uid in ("", each.owner_uid)]
