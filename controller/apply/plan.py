@@ -80,8 +80,6 @@ class ApplyOptions:
     owner: Owner
     user: User | None
     """The account that reads and writes objects; None: the controller."""
-    orphan: bool
-    """Whether the deletionPolicy is Orphan: no object carries an ownerReference."""
     collision_protection: str
     install_namespace: str
     spec_version: str
@@ -308,7 +306,7 @@ def make_plan(options: ApplyOptions, earlier: Iterable[Target], observed: Mappin
         Step(wave=wave, position=position, tasks=tuple(planned), meanwhile=tuple(meanwhile.get((wave, position), ())))
         for (wave, position), planned in sorted(by_place.items(), key=lambda item: item[0])
     ]
-    surplus = find_surplus(options.wanted.by_key, options.older, observed, options.owner, orphan=options.orphan)
+    surplus = find_surplus(options.wanted.by_key, options.older, observed, options.owner)
     return Plan(steps=tuple(steps), prune=tuple(surplus))
 
 

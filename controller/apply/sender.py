@@ -130,7 +130,7 @@ class ApplyRequest:
     def _body_of(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
         if self.task.target.bare:
             return dict(manifest)
-        return make_body(manifest, self.options.owner, orphan=self.options.orphan)
+        return make_body(manifest, self.options.owner)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -461,7 +461,7 @@ class Sender:
             record
             for each in options.replaces[key].difference(request.made_way)
             if (found := observed.get(each)) and each in options.older
-            for record in find_dropped(found.key, (), (each,), observed, options.owner, orphan=options.orphan)
+            for record in find_dropped(found.key, (), (each,), observed, options.owner)
             if may_be_deleted(record)
         ]
         if not (named and options.makes_way) or options.ledger.is_in_vain(key, request.attempt):
@@ -532,7 +532,7 @@ class Sender:
     def _find_holders(self, request: ApplyRequest, failure: ApplyFailure) -> Holders:
         options, target = request.options, request.task.target
         observed, owner = self._objects.of(options.owner.name), options.owner
-        dropped = find_dropped(target.key, options.wanted.by_key, options.older, observed, owner, orphan=options.orphan)
+        dropped = find_dropped(target.key, options.wanted.by_key, options.older, observed, owner)
         refused = Refused(
             body=request.whole_body(),
             by_quota=failure.contest is Contest.QUOTA,

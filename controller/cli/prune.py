@@ -89,8 +89,7 @@ def _find(client: Client, namespace: str, deployment: BundleDeployment) -> list[
         named = observed.keys() - _shown(deployment)
         if deployment.status.objects.strays > len(deployment.status.strays):
             tell("you may not read the stored revisions: only the strays in status are deleted; then run it again")
-    owner, orphan = owner_of(deployment), deployment.spec.deletion_policy == "Orphan"
-    records = find_strays({key: record for key, (record, _) in observed.items()}, named, owner=owner, orphan=orphan)
+    records = find_strays({key: record for key, (record, _) in observed.items()}, named, owner=owner_of(deployment))
     return [_judge(client, record, observed[record.key][1]) for record in teardown_order(records, key=lambda r: r.key)]
 
 
@@ -153,8 +152,7 @@ def _read_named(
     revisions = [revision for each in packed if each and (revision := unpack_whole(each))]
     if not revisions or len(revisions) < len(packed):
         raise FailedError(f"{name}: a stored revision is missing or damaged; what it names is not known")
-    orphan = deployment.spec.deletion_policy == "Orphan"
-    return name_objects(revisions, discovery.is_namespaced, orphan=orphan)
+    return name_objects(revisions, discovery.is_namespaced, orphan=owner_of(deployment).orphan)
 
 
 def _judge(client: Client, record: Record, resource: Resource) -> _Stray:

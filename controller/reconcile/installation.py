@@ -400,8 +400,7 @@ def prune(work: Work, *, is_time: bool) -> tuple[list[Removal], list[Record]]:
     unreadable = read_unwatched(context, options.older, options.user)
     observed = work.context.services.watches.objects.of(options.owner.name)
     named = (options.wanted.by_key, options.older, observed, options.owner)
-    surplus = find_surplus(*named, orphan=options.orphan)
-    terminating = find_surplus(*named, orphan=options.orphan, deleting=True)
+    surplus, terminating = find_surplus(*named), find_surplus(*named, deleting=True)
     last = last_wave([*surplus, *terminating])
     due = [record for record in surplus if record.key in last]
     removals = _remove(context, due, unreadable, options) if is_time else []
