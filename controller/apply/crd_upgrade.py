@@ -248,7 +248,6 @@ class _Location:
     field: str
     path: str
     steps: Steps
-    """That are left."""
 
     def at(self, name: str, step: str = "") -> _Location:
         """Return the location of a field; `step` is its name in the schema, if different."""

@@ -142,7 +142,6 @@ class Trials:
     client: Client
     resource: Resource
     manager: str
-    """The field manager that applies."""
     key: ObjectKey
 
     def read(self, record: Record) -> Candidate | None:

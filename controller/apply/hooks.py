@@ -262,7 +262,6 @@ class HookOptions:
     """The BundleDeployment that hooks are run for, and its rules."""
 
     owner: Owner
-    """The BundleDeployment."""
     spec_version: str
     """Generation and reconcile-requested-at: a new one retries every failure immediately."""
     user: User | None
@@ -279,7 +278,6 @@ class HookOptions:
     conceals: bool = False
     """Whether no text of a hook may be shown with a refusal, since values of Secrets were rendered."""
     explain: Explain
-    """Explains hooks that have been running for a while."""
     confirm: Callable[[], None] = lambda: None
     """See ApplyOptions."""
 

@@ -107,9 +107,7 @@ class ApplyOptions:
     started: Collection[str] = ()
     """The Jobs with a TTL that have been created, as `Target.started_as` says."""
     ledger: Ledger
-    """How the last apply left the objects."""
     retries: Retries = field(default_factory=Retries)
-    """The failures of earlier passes."""
     exists: Exists
     hand_over: HandOver = NO_HAND_OVER
     crd_upgrade_safety: CrdUpgradeSafety = field(default_factory=CrdUpgradeSafety)

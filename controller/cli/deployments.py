@@ -101,7 +101,6 @@ class Failure:
 
     name: str
     cause: str
-    """Why waiting ended."""
     text: str
     """What was awaited."""
 

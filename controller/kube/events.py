@@ -32,7 +32,6 @@ NOTE_CHARACTERS = 1024
 INSTANCE_CHARACTERS = 128
 BACKLOG = 1000
 SERIES = 1000
-"""How many Events are remembered."""
 SERIES_SECONDS = 360.0
 """As in client-go: after a longer pause, a repeated Event starts a new series."""
 

@@ -87,7 +87,6 @@ class Services:
     sources: SourceServices
     objects: ObjectServices
     now: Callable[[], datetime]
-    """The time of day."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,7 +81,6 @@ class StoredSecret:
     deployment: str
     """Name of the BundleDeployment; empty for a Secret that is not named like those of the store."""
     owner_uid: str
-    """UID of the BundleDeployment."""
     digest: str
     index: int
     chunks: int

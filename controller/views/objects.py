@@ -26,13 +26,13 @@ from rukpak.controller.kube.resources import Resource
 from rukpak.controller.observe.health.rules import assess
 from rukpak.controller.observe.health.verdict import Context, State, Verdict
 from rukpak.controller.observe.records import ObjectKey, key_of, project
+from rukpak.controller.status.report import FAILED
 from rukpak.controller.untrusted import integer, mapping, mappings, text
 from rukpak.controller.views.texts import Color
 
 WAITING = frozenset({each.value for each in Reason if each.retry is Retry.WAIT} | {each.value for each in DECISIONS})
 """Reasons of what waits for something else in the cluster, or for a decision."""
-_FAILED = (Reason.FAILED, Reason.PROGRESS_DEADLINE_EXCEEDED)
-STALLING = frozenset(each.value for each in Reason if each.retry.stalls or each in _FAILED)
+STALLING = frozenset(each.value for each in Reason if each.retry.stalls or each in FAILED)
 """Reasons for which a person must act on an object."""
 _COLORS = {
     "healthy": Color.GREEN,
