@@ -20,12 +20,12 @@ from rukpak.controller.apply.removal import delete
 from rukpak.controller.cli.command import FAILED, confirm, connect, tell
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
-from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.errors import ApiError, attempt
 from rukpak.controller.kube.resources import Resource
 from rukpak.controller.observe.records import ObjectKey, Record, project
 from rukpak.controller.revisions.store import unpack_whole
 from rukpak.controller.views import FailedError
-from rukpak.controller.views.access import Deployments, attempt, open_store
+from rukpak.controller.views.access import Deployments, open_store
 from rukpak.controller.views.objects import owner_of
 
 _NEEDED = frozenset({"list", "delete"})

@@ -30,8 +30,8 @@ from rukpak.controller.apply.order import (
 )
 from rukpak.controller.apply.ownership import Owner, RemovalCause, RevisionObject, loses_reference
 from rukpak.controller.apply.removal import Removal
-from rukpak.controller.kube.client import ApiError
 from rukpak.controller.kube.configuration import User
+from rukpak.controller.kube.errors import attempt
 from rukpak.controller.kube.resources import GroupVersionKind
 from rukpak.controller.observe.deployments import ORPHAN_FINALIZER
 from rukpak.controller.observe.explanations import NOTHING, Explanations, Question, may_explain
@@ -348,11 +348,7 @@ def _write(context: Context, deletion: Deletion) -> Context:
 
 def _remove_finalizer(context: Context) -> None:
     finalizers = [finalizer for finalizer in context.metadata.finalizers if finalizer != names.FINALIZER]
-    try:
-        context.services.writer.set_finalizers(context.deployment, finalizers)
-    except ApiError as error:
-        if error.status != HTTPStatus.NOT_FOUND:
-            raise
+    attempt(lambda: context.services.writer.set_finalizers(context.deployment, finalizers), HTTPStatus.NOT_FOUND)
     log.info("BundleDeployment removed", extra={"BundleDeployment": context.name})
 
 
