@@ -49,7 +49,7 @@ from rukpak.controller.kube.encoding import (
     encode,
     parse_warnings,
 )
-from rukpak.controller.kube.errors import ApiError, Cause, ConfigurationError, reply_error, unanswered
+from rukpak.controller.kube.errors import ApiError, ConfigurationError, reply_error, unanswered
 from rukpak.controller.processes.supervision import Supervisor
 
 READING = frozenset({"GET", "HEAD"})
@@ -120,24 +120,7 @@ ERROR_BYTES = 1 << 20
 RELOAD_SECONDS = 10.0
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse
-__all__ = [
-    "APPLY_PATCH",
-    "JSON",
-    "JSON_PATCH",
-    "MERGE_PATCH",
-    "METADATA",
-    "METADATA_LIST",
-    "TOO_LARGE",
-    "ApiError",
-    "Cause",
-    "Client",
-    "ConfigurationError",
-    "Page",
-    "RequestHook",
-    "Response",
-    "User",
-    "connect",
-]
+__all__ = ["ApiError", "Client", "Page", "Response", "User", "connect"]
 Objects = list[dict[str, Any]]
 Query = Iterable[tuple[str, str | int]]
 DEFAULT_TIMEOUT: Timeout = (5, 30)
