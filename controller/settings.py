@@ -51,8 +51,8 @@ GROUPS = {
 """How help groups the options: the first option of each group, and the title of the group."""
 
 
-def _option(default: Any, text: str, choices: tuple[str, ...] = (), short: str = "") -> Any:
-    return field(default=default, metadata={"help": text, "choices": choices, "short": short})
+def _option(default: Any, text: str, choices: tuple[str, ...] = ()) -> Any:
+    return field(default=default, metadata={"help": text, "choices": choices})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -342,8 +342,7 @@ def _add_option(parser: Flags, group: str, option: Field[Any], text: OptionText,
         parser.add_switch(group, text.flag, words=(YES, NO), **options)
         return
     name = "N" if isinstance(option.default, int) else option.name.rsplit("_", maxsplit=1)[-1].upper()
-    flags = (*option.metadata["short"].split(), text.flag)
-    parser.add_flag(group, flags, metavar="|".join(choices) or name, **options)
+    parser.add_flag(group, (text.flag,), metavar="|".join(choices) or name, **options)
 
 
 def _reader(option: Field[Any], variable: str, value: str | None) -> Callable[[str], Any]:

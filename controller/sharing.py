@@ -198,18 +198,6 @@ class Admission:
         self._turns: Turns[_Request] = Turns(total)
         self._asked: dict[Hashable, _Request] = {}
 
-    @property
-    def held(self) -> int:
-        """What is held now."""
-        with self._lock:
-            return self._turns.active
-
-    @property
-    def waiting(self) -> int:
-        """How many requests wait."""
-        with self._lock:
-            return self._turns.waiting
-
     @contextmanager
     def room(self, share: str, size: int, cancelled: threading.Event) -> Iterator[None]:
         """Hold room for a block, once there is enough. A second block within it may wait forever.

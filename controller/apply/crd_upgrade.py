@@ -52,7 +52,8 @@ from rukpak.controller.apply.crd_changes import (
     same,
     tell,
 )
-from rukpak.controller.kube.client import ApiError, Client
+from rukpak.controller.kube.client import Client
+from rukpak.controller.kube.errors import ApiError, attempt
 from rukpak.controller.untrusted import Steps, TooManyStepsError, mapping, number, path_below, sequence, text
 
 _OPTIONS = re2.Options()
@@ -248,7 +249,6 @@ class _Location:
     field: str
     path: str
     steps: Steps
-    """That are left."""
 
     def at(self, name: str, step: str = "") -> _Location:
         """Return the location of a field; `step` is its name in the schema, if different."""
@@ -495,12 +495,10 @@ def inspect_upgrade(
     new = read_definition(manifest)
     if is_off(new.name, safety):
         return ()
-    try:
-        old = read_definition(client.get(path).value)
-    except ApiError as error:
-        if error.status != HTTPStatus.NOT_FOUND:
-            raise
+    found = attempt(lambda: client.get(path), HTTPStatus.NOT_FOUND)
+    if found is None:
         return ()
+    old = read_definition(found.value)
     if old.exempt or new.exempt:
         annotation = f'{names.SAFE_CRD_UPGRADE_VALIDATION}: "false"'
         return (f"{_title(new.name)}not checked, since it has the annotation {annotation}",)

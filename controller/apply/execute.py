@@ -520,11 +520,16 @@ class AccessReviewer:
         bundled = options.wanted.by_key.get(ObjectKey(RBAC, kind, namespace, name))
         if bundled:
             return bundled.manifest.get("rules") or ()
-        try:
-            found: Mapping[str, Any] = self._client.get(_ROLES[kind].path(namespace, name)).value
-        except (ApiError, KeyError, ValueError):  # the API server will refuse the binding
-            return ()
-        return found.get("rules") or ()
+        return read_rules(self._client, kind, namespace, name)
+
+
+def read_rules(client: Client, kind: str, namespace: str, name: str) -> Rules:
+    """Return the rules of a Role or ClusterRole; none if it cannot be read."""
+    try:
+        found: Mapping[str, Any] = client.get(_ROLES[kind].path(namespace, name)).value
+    except (ApiError, KeyError, ValueError):
+        return ()
+    return found.get("rules") or ()
 
 
 def _is_denied(client: Client, right: RbacRight) -> bool:

@@ -142,7 +142,6 @@ class Trials:
     client: Client
     resource: Resource
     manager: str
-    """The field manager that applies."""
     key: ObjectKey
 
     def read(self, record: Record) -> Candidate | None:
@@ -201,8 +200,6 @@ def find_dropped(
     older: Collection[ObjectKey],
     observed: Mapping[ObjectKey, Record],
     owner: Owner,
-    *,
-    orphan: bool,
 ) -> list[Record]:
     """Return the objects of a kind that older revisions name and the wanted one does not, also those being deleted.
 
@@ -212,14 +209,10 @@ def find_dropped(
         older: those of older revisions.
         observed: the objects that carry our label.
         owner: the BundleDeployment.
-        orphan: whether its deletionPolicy is Orphan.
     """
     same = {each: record for each, record in observed.items() if each[:2] == key[:2]}
     surplus = (wanted, older, same, owner)
-    return [
-        *find_surplus(*surplus, orphan=orphan, deleting=True),
-        *find_surplus(*surplus, orphan=orphan),
-    ]
+    return [*find_surplus(*surplus, deleting=True), *find_surplus(*surplus)]
 
 
 def may_be_deleted(record: Record) -> bool:

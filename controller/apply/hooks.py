@@ -26,8 +26,9 @@ from rukpak.controller.apply.ownership import Owner, applied_digest
 from rukpak.controller.apply.removal import Removal
 from rukpak.controller.apply.replies import ApplyFailure, Recovery, classify
 from rukpak.controller.building.revision import Revision
-from rukpak.controller.kube.client import ApiError, Client, User
+from rukpak.controller.kube.client import Client, User
 from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.kube.errors import ApiError, attempt
 from rukpak.controller.kube.resources import NAMESPACES, GroupVersionKind, Resource
 from rukpak.controller.observe.explanations import FEW_PODS, PODS, list_pods
 from rukpak.controller.observe.following import Contested
@@ -262,7 +263,6 @@ class HookOptions:
     """The BundleDeployment that hooks are run for, and its rules."""
 
     owner: Owner
-    """The BundleDeployment."""
     spec_version: str
     """Generation and reconcile-requested-at: a new one retries every failure immediately."""
     user: User | None
@@ -279,7 +279,6 @@ class HookOptions:
     conceals: bool = False
     """Whether no text of a hook may be shown with a refusal, since values of Secrets were rendered."""
     explain: Explain
-    """Explains hooks that have been running for a while."""
     confirm: Callable[[], None] = lambda: None
     """See ApplyOptions."""
 
@@ -540,12 +539,9 @@ class HookRunner:
         return len(pods) >= PODS or has_started(live, pods)  # there may be more
 
     def _read(self, hook: PlannedHook, resource: Resource, options: HookOptions) -> dict[str, Any] | None:
-        try:
-            value: dict[str, Any] = self._client.acting_as(options.user).get(_path(hook, resource)).value
-        except ApiError as error:
-            if error.status != HTTPStatus.NOT_FOUND:
-                raise
-            return None
+        client, path = self._client.acting_as(options.user), _path(hook, resource)
+        found = attempt(lambda: client.get(path), HTTPStatus.NOT_FOUND)
+        value: dict[str, Any] | None = found.value if found else None
         return value
 
     def _create(self, hook: PlannedHook, resource: Resource, options: HookOptions) -> dict[str, Any]:

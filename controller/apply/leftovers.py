@@ -34,7 +34,7 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 MARK = ": not in the revision and set by nobody: "
 """In each warning about what is left."""
 KEPT = "the API server keeps it: delete the object, or add it to the bundle"
-_CLIENT_SIDE = "kubectl-client-side-apply"
+CLIENT_SIDE = "kubectl-client-side-apply"
 _SHOWN = 5
 _TEXT = r'"(?:[^"\\]|\\.)*"'
 _STEP = re.compile(rf"\.?([^\W\d]\w*)|\[((?:{_TEXT}|[^\[\]\"])*)\]")
@@ -89,7 +89,7 @@ def taken_fields(live: Mapping[str, Any], body: Mapping[str, Any]) -> tuple[Tree
         if is_secret and "f:stringData" in fields:
             fields = united_trees(fields, {"f:data": fields["f:stringData"]})
         surplus = outside(inside(_takeable(fields, body), live), body)
-        if entry.get("operation") == "Update" and entry.get("manager") == _CLIENT_SIDE and applied is not None:
+        if entry.get("operation") == "Update" and entry.get("manager") == CLIENT_SIDE and applied is not None:
             surplus = inside(surplus, applied)
         elif surplus and entry.get("operation") == "Update":
             is_mixed = True

@@ -199,17 +199,16 @@ class Teardown:
     """Already being deleted: the next tier waits for them."""
 
 
-def plan_teardown(observed: Mapping[ObjectKey, Record], owner: Owner, *, orphan: bool) -> Teardown:
+def plan_teardown(observed: Mapping[ObjectKey, Record], owner: Owner) -> Teardown:
     """Decide which objects are deleted now.
 
     Args:
         observed: the objects that carry our label and that a kept revision names.
-        owner: the BundleDeployment that is being deleted.
-        orphan: whether its objects are released and kept.
+        owner: the BundleDeployment that is being deleted. Under Orphan, its objects are released and kept.
     """
     # --cascade=orphan strips the references before we see the deletion: label and UID suffice then.
-    ours = [record for record in observed.values() if has_all_marks(record, owner, orphan=orphan)]
-    current = _releasable(ours) if orphan else _first_to_go(ours)
+    ours = [record for record in observed.values() if has_all_marks(record, owner)]
+    current = _releasable(ours) if owner.orphan else _first_to_go(ours)
     return Teardown(
         remaining=tuple(ours),
         now=tuple(record for record in current if not record.deleting),

@@ -64,6 +64,8 @@ class Owner:
 
     name: str
     uid: str
+    orphan: bool = field(default=False, kw_only=True)
+    """Whether its deletionPolicy is Orphan: its objects have no ownerReference, and are kept when it is deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +88,6 @@ class Giver:
     """A BundleDeployment that `spec.takeOver` names."""
 
     owner: Owner
-    orphan: bool
-    """Whether its deletionPolicy is Orphan."""
     user: User | None
     """The account that it applies objects with; None: the controller."""
     hindrance: str = ""
@@ -108,7 +108,7 @@ class HandOver:
     def giver_of(self, record: Record) -> Giver | None:
         """Return the giver that has an object, by all its marks."""
         giver = self.givers.get(record.owner)
-        return giver if giver and has_all_marks(record, giver.owner, orphan=giver.orphan) else None
+        return giver if giver and has_all_marks(record, giver.owner) else None
 
 
 NO_HAND_OVER = HandOver()
@@ -187,12 +187,9 @@ def is_ours(record: Record, owner: Owner, *, carries_reference: bool) -> bool:
     return record.controller_uid == owner.uid or not carries_reference
 
 
-def has_all_marks(record: Record, owner: Owner, *, orphan: bool) -> bool:
-    """Whether an observed object is an owner's, as far as it shows itself whether it carries a reference.
-
-    `orphan`: the deletionPolicy of the owner is Orphan, or what that would leave suffices.
-    """
-    return is_ours(record, owner, carries_reference=not loses_reference(record, orphan=orphan))
+def has_all_marks(record: Record, owner: Owner) -> bool:
+    """Whether an observed object is an owner's, as far as it shows itself whether it carries a reference."""
+    return is_ours(record, owner, carries_reference=not loses_reference(record, orphan=owner.orphan))
 
 
 def needs_mark(record: Record, owner: Owner, *, evicts: bool) -> bool:
@@ -258,18 +255,17 @@ def _says_keep(resource_policy: str, prune: object) -> bool:
     return resource_policy.strip().lower() == "keep" or prune == "false"
 
 
-def make_body(manifest: Mapping[str, Any], owner: Owner, *, orphan: bool) -> dict[str, Any]:
+def make_body(manifest: Mapping[str, Any], owner: Owner) -> dict[str, Any]:
     """Return an object as it is sent: with our label, annotations and, where it carries one, controller reference.
 
     Args:
         manifest: an applicable object (controller/formats/README.md).
         owner: the BundleDeployment.
-        orphan: whether the deletionPolicy is Orphan.
     """
     metadata = dict(manifest["metadata"])
     metadata["labels"] = {**(metadata.get("labels") or {}), names.OWNER_LABEL: owner.name}
     metadata["annotations"] = {**(metadata.get("annotations") or {}), names.OWNER_UID: owner.uid}
-    if carries_owner_reference(manifest, orphan=orphan):
+    if carries_owner_reference(manifest, orphan=owner.orphan):
         metadata["ownerReferences"] = [_reference(owner)]
     digest = applied_digest({**manifest, "metadata": metadata})
     metadata["annotations"] = {**metadata["annotations"], names.APPLIED_DIGEST: digest}
@@ -443,19 +439,16 @@ def describe_past(
     return tuple(found)
 
 
-def find_strays(
-    observed: Mapping[ObjectKey, Record], *known: Collection[ObjectKey], owner: Owner, orphan: bool
-) -> list[Record]:
+def find_strays(observed: Mapping[ObjectKey, Record], *known: Collection[ObjectKey], owner: Owner) -> list[Record]:
     """Return the objects that have all marks of a BundleDeployment although none of its revisions names them.
 
     Args:
         observed: the objects that carry its label.
         known: the objects that its revisions name.
         owner: the BundleDeployment.
-        orphan: whether its deletionPolicy is Orphan.
     """
     others = (observed[key] for key in set(observed).difference(*known))
-    return [each for each in others if not each.deleting and has_all_marks(each, owner, orphan=orphan)]
+    return [each for each in others if not each.deleting and has_all_marks(each, owner)]
 
 
 def find_surplus(
@@ -464,7 +457,6 @@ def find_surplus(
     observed: Mapping[ObjectKey, Record],
     owner: Owner,
     *,
-    orphan: bool,
     deleting: bool = False,
 ) -> list[Record]:
     """Return our objects that only older revisions name.
@@ -474,11 +466,10 @@ def find_surplus(
         older: those of older revisions that may still exist.
         observed: the objects that carry our label.
         owner: the BundleDeployment.
-        orphan: whether its deletionPolicy is Orphan.
         deleting: whether those that are being deleted are returned, instead of the others.
     """
     named = (observed[key] for key in older if key in observed and key not in wanted)
-    return [each for each in named if each.deleting is deleting and has_all_marks(each, owner, orphan=orphan)]
+    return [each for each in named if each.deleting is deleting and has_all_marks(each, owner)]
 
 
 def _named(kind: GroupVersionKind, key: ObjectKey, *, orphan: bool) -> RevisionObject:

@@ -80,8 +80,6 @@ class ApplyOptions:
     owner: Owner
     user: User | None
     """The account that reads and writes objects; None: the controller."""
-    orphan: bool
-    """Whether the deletionPolicy is Orphan: no object carries an ownerReference."""
     collision_protection: str
     install_namespace: str
     spec_version: str
@@ -109,9 +107,7 @@ class ApplyOptions:
     started: Collection[str] = ()
     """The Jobs with a TTL that have been created, as `Target.started_as` says."""
     ledger: Ledger
-    """How the last apply left the objects."""
     retries: Retries = field(default_factory=Retries)
-    """The failures of earlier passes."""
     exists: Exists
     hand_over: HandOver = NO_HAND_OVER
     crd_upgrade_safety: CrdUpgradeSafety = field(default_factory=CrdUpgradeSafety)
@@ -171,6 +167,8 @@ class Outcome:
     """Whether it was refused because of what another object may have."""
     warnings: tuple[str, ...] = ()
     """From the API server."""
+    left: tuple[str, ...] = ()
+    """Warnings about what stays on the object although nobody sets it (leftovers.py)."""
 
 
 def find_started(
@@ -306,7 +304,7 @@ def make_plan(options: ApplyOptions, earlier: Iterable[Target], observed: Mappin
         Step(wave=wave, position=position, tasks=tuple(planned), meanwhile=tuple(meanwhile.get((wave, position), ())))
         for (wave, position), planned in sorted(by_place.items(), key=lambda item: item[0])
     ]
-    surplus = find_surplus(options.wanted.by_key, options.older, observed, options.owner, orphan=options.orphan)
+    surplus = find_surplus(options.wanted.by_key, options.older, observed, options.owner)
     return Plan(steps=tuple(steps), prune=tuple(surplus))
 
 

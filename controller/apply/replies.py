@@ -145,7 +145,6 @@ class ApplyFailure:
 
     reason: Reason
     key: ObjectKey
-    """The object."""
     problem: str
     """What the server says about it, and what to do; without values."""
     retry_after: float | None = None

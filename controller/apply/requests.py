@@ -74,13 +74,9 @@ class ConcurrencyLimit:
 
     def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._most, self._clock = most, clock
-        self._limit, self._changed = most, clock() - HOLD_SECONDS
+        self.limit, self._changed = most, clock() - HOLD_SECONDS
+        """How many requests may run now, at least one; and when that changed."""
         self._lock = threading.Lock()
-
-    @property
-    def limit(self) -> int:
-        """How many requests may run now; at least one."""
-        return self._limit
 
     def watch(self, send: Callable[[], Reply]) -> Reply:
         """Send a request and adapt the limit to its reply.
@@ -105,15 +101,15 @@ class ConcurrencyLimit:
             if now - self._changed < HOLD_SECONDS:
                 return
             limit = self._next(seconds, refused=refused)
-            if limit != self._limit:
-                self._limit, self._changed = limit, now
+            if limit != self.limit:
+                self.limit, self._changed = limit, now
 
     def _next(self, seconds: float, *, refused: bool) -> int:
         if refused:
-            return max(int(self._limit * REFUSED_FACTOR), 1)
+            return max(int(self.limit * REFUSED_FACTOR), 1)
         if seconds > SLOW_SECONDS:
-            return max(int(self._limit * SLOW_FACTOR), 1)
-        return min(self._limit + 1, self._most)
+            return max(int(self.limit * SLOW_FACTOR), 1)
+        return min(self.limit + 1, self._most)
 
 
 class _Batch:
@@ -161,7 +157,7 @@ class Pool:
         self, workers: int, supervisor: Supervisor, most: int = 0, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._workers, self._most, self._clock = workers, most or workers, clock
-        self._limits: dict[str, ConcurrencyLimit] = {}
+        self.limits: dict[str, ConcurrencyLimit] = {}
         self._batches: deque[_Batch] = deque()
         self._busy: Counter[ConcurrencyLimit] = Counter()
         self._stopped = False
@@ -202,7 +198,7 @@ class Pool:
         """Return the limit of a ServiceAccount, one per namespace; None: of the controller."""
         tenant = user.name.rpartition(":")[0] if user else ""
         with self._lock:
-            return self._limits.setdefault(tenant, ConcurrencyLimit(self._most, self._clock))
+            return self.limits.setdefault(tenant, ConcurrencyLimit(self._most, self._clock))
 
     def stop(self) -> None:
         """Start no more requests."""
@@ -346,7 +342,7 @@ class ObjectReader:
                     key = project(manifest, *group_kind).key
                     if key in wanted:
                         task, resource = wanted[key]
-                        body = make_body(task.target.manifest, options.owner, orphan=options.orphan)
+                        body = make_body(task.target.manifest, options.owner)
                         found[key] = _is_same(client, manifest, body, resource, options.owner)
             except ApiError as error:
                 found = dict.fromkeys(wanted, error.transient and error)
@@ -379,12 +375,12 @@ class ObjectReader:
             live = client.get(path, metadata=True).value
         except ApiError:
             return DriftedObject(key=key), None  # it is repaired, whoever modified it
-        body = make_body(task.target.manifest, options.owner, orphan=options.orphan)
+        body = make_body(task.target.manifest, options.owner)
         return _explain(key, live, body, options), live["metadata"]
 
     def _read_and_explain(self, task: Task, resource: Resource, options: ApplyOptions) -> DriftedObject | None:
         key = task.target.key
-        body = make_body(task.target.manifest, options.owner, orphan=options.orphan)
+        body = make_body(task.target.manifest, options.owner)
         try:
             live = self._client.acting_as(options.user).get(resource.path(key.namespace, key.name)).value
         except ApiError as error:

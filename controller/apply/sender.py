@@ -130,7 +130,7 @@ class ApplyRequest:
     def _body_of(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
         if self.task.target.bare:
             return dict(manifest)
-        return make_body(manifest, self.options.owner, orphan=self.options.orphan)
+        return make_body(manifest, self.options.owner)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -461,7 +461,7 @@ class Sender:
             record
             for each in options.replaces[key].difference(request.made_way)
             if (found := observed.get(each)) and each in options.older
-            for record in find_dropped(found.key, (), (each,), observed, options.owner, orphan=options.orphan)
+            for record in find_dropped(found.key, (), (each,), observed, options.owner)
             if may_be_deleted(record)
         ]
         if not (named and options.makes_way) or options.ledger.is_in_vain(key, request.attempt):
@@ -532,7 +532,7 @@ class Sender:
     def _find_holders(self, request: ApplyRequest, failure: ApplyFailure) -> Holders:
         options, target = request.options, request.task.target
         observed, owner = self._objects.of(options.owner.name), options.owner
-        dropped = find_dropped(target.key, options.wanted.by_key, options.older, observed, owner, orphan=options.orphan)
+        dropped = find_dropped(target.key, options.wanted.by_key, options.older, observed, owner)
         refused = Refused(
             body=request.whole_body(),
             by_quota=failure.contest is Contest.QUOTA,
@@ -589,19 +589,18 @@ class Sender:
         whole = prepared.before is not None or bool(prepared.inherited)
         reply = self._send_apply(request, prepared.body, force=task.action is not Action.CREATE, whole=whole)
         told = map(conceal_quotes, reply.warnings) if options.conceals else reply.warnings
-        warnings = (*told, *warnings, *request.left)
+        warnings = (*told, *warnings)
         if task.target.bare and reply.status == HTTPStatus.OK:  # another client was faster
             found = project(reply.value, task.target.key.group, task.target.key.kind)
             return self._carry_out(replace(request, task=self.decide(task, found, options)))
         if task.target.bare:
             options.retries.succeeded(task.target.key)
-            return Outcome(task=task, tried=True, warnings=warnings)
+            return Outcome(task=task, tried=True, warnings=warnings, left=request.left)
         about = {**_about(task, options), "action": task.action.value}
         if task.action is Action.TAKE_OVER and task.record:
             about["takenFrom"] = task.record.owner
         log.info("object applied", extra={**about, **_describe(request.drift)})
         value, left = self._clear_up(request, prepared, tidy_up(request, reply.value))
-        warnings = (*warnings, *left)
         record = self._objects.learn(_project(value, task.target.key))
         options.retries.succeeded(task.target.key)
         # Idle: the apply has changed nothing but our entry, as after a change of the schema.
@@ -619,6 +618,7 @@ class Sender:
             record=record,
             made_way=request.made_way,
             warnings=warnings,
+            left=(*request.left, *left),
         )
 
     def _inspect(self, request: ApplyRequest) -> tuple[str, ...]:

@@ -126,8 +126,6 @@ class TargetSet:
 def make_targets(
     revision: Revision,
     owner: Owner,
-    *,
-    orphan: bool,
     is_namespaced: Callable[[GroupVersionKind], bool | None],
 ) -> TargetSet:
     """Return the targets of a revision, the install namespace first if objects need it and the bundle lacks it.
@@ -137,13 +135,12 @@ def make_targets(
     Args:
         revision: with applicable objects (controller/formats/README.md).
         owner: the BundleDeployment.
-        orphan: whether the deletionPolicy is Orphan.
         is_namespaced: whether a kind is namespaced; None: the cluster does not serve it.
     """
     is_namespaced = cache(is_namespaced)  # a kind that appears meanwhile must not get two answers
     install_namespace = revision.terms.install_namespace
     placed = [_place(manifest, install_namespace, is_namespaced) for manifest in revision.objects]
-    targets = list(_targets(placed, revision, owner, orphan=orphan))
+    targets = list(_targets(placed, revision, owner))
     namespace = None if revision.terms.service_account_name else _install_namespace(revision, targets)
     if namespace:
         targets.insert(0, namespace)
@@ -329,26 +326,22 @@ def _place(
     return {**manifest, "metadata": {**metadata, "namespace": namespace}}
 
 
-def _targets(
-    placed: Sequence[Mapping[str, Any]], revision: Revision, owner: Owner, *, orphan: bool
-) -> Iterator[Target]:
+def _targets(placed: Sequence[Mapping[str, Any]], revision: Revision, owner: Owner) -> Iterator[Target]:
     rules, autoscalers = read_ignore_rules((revision.terms.drift or {}).get("ignore", ())), find_autoscalers(placed)
     for manifest in placed:
         ignored = find_ignored_fields(manifest, rules, autoscalers)
         optional = _is_optional(manifest, revision.terms.optional)
-        yield _target(manifest, owner, ignored, orphan=orphan, optional=optional)
+        yield _target(manifest, owner, ignored, optional=optional)
 
 
-def _target(
-    manifest: Mapping[str, Any], owner: Owner, ignored: IgnoredFields, *, orphan: bool, optional: bool
-) -> Target:
+def _target(manifest: Mapping[str, Any], owner: Owner, ignored: IgnoredFields, *, optional: bool) -> Target:
     initial = only(manifest, ignored.paths)
     manifest = without(manifest, ignored.paths)
     return Target(
         key=key_of(manifest),
         kind=GroupVersionKind.of(manifest),
-        digest=make_body(manifest, owner, orphan=orphan)["metadata"]["annotations"][names.APPLIED_DIGEST],
-        carries_reference=carries_owner_reference(manifest, orphan=orphan),
+        digest=make_body(manifest, owner)["metadata"]["annotations"][names.APPLIED_DIGEST],
+        carries_reference=carries_owner_reference(manifest, orphan=owner.orphan),
         manifest=manifest,
         optional=optional,
         recreate=_annotations(manifest).get(names.RECREATE) == "true",

@@ -25,7 +25,6 @@ PROCESSORS = "rukpak.processors"
 _API = "rukpak.plugin_api"
 _TYPES = {SOURCES: "source", FORMATS: "format", PROCESSORS: "processor"}
 _OURS = "rukpak"
-"""The name of this package."""
 _QUALIFIED = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 

@@ -112,13 +112,9 @@ class Calls:
     def __init__(self, plugin: tuple[str, str], package: str) -> None:
         self._plugin, self._package = plugin, package
         self._lock = threading.Lock()
-        self._failures = 0
+        self.failures = 0
+        """Calls that have failed because of the plug-in."""
         self._abandoned: set[threading.Thread] = set()
-
-    @property
-    def failures(self) -> int:
-        """How many calls have failed because of the plug-in."""
-        return self._failures
 
     @property
     def abandoned(self) -> int:
@@ -136,7 +132,7 @@ class Calls:
     def count_failure(self) -> None:
         """Count a failure, also of a call in another process."""
         with self._lock:
-            self._failures += 1
+            self.failures += 1
 
     def run(
         self,
@@ -369,8 +365,8 @@ class _Plain:
             raise
 
 
-def _json_mapping(value: Any, name: str, limits: Limits = Limits()) -> dict[str, Any]:  # noqa: B008 - immutable
-    return _object(value, name, _Plain(limits))
+def _json_mapping(value: Any, name: str) -> dict[str, Any]:
+    return _object(value, name, _Plain(Limits()))
 
 
 def _rendering(value: Any, limits: Limits) -> Rendering:

@@ -18,16 +18,16 @@ Not here: which renderings need a child (builder.py).
 
 from __future__ import annotations
 
-import base64
 import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import fields, replace
 from io import BytesIO
 from pathlib import Path
 from threading import Event
@@ -39,7 +39,6 @@ from rukpak.api.plugins import (
     MEBIBYTE,
     Capabilities,
     ContentTree,
-    CustomKind,
     Hook,
     Limits,
     Lookup,
@@ -68,7 +67,7 @@ from rukpak.controller.building.guarding import PluginError
 from rukpak.controller.building.revision import PackedRevision, Revision, Terms, pack, pack_terms, unpack_terms
 from rukpak.controller.content.disk import disk_errors_reported, walk
 from rukpak.controller.content.limits import Rejection, collapse, describe_bytes, quote, read_exactly
-from rukpak.controller.content.store import refused_from_json, refused_to_json, replace_files
+from rukpak.controller.content.store import replace_files
 from rukpak.controller.content.tar import is_compressed, read_tar
 from rukpak.controller.formats.applicable import (
     custom_kinds,
@@ -481,7 +480,7 @@ _PROGRAM_BYTES = 160 * MEBIBYTE
 """Address space of the interpreter and our modules, which use a quarter of it."""
 _STDERR_BYTES = 4096
 _OUT_OF_MEMORY = 12  # exit status: ENOMEM
-_OF_PROGRAMS = ("seconds", "memory_bytes", "output_bytes", "tenant", "confinement_required")
+_OF_PROCESS = frozenset({"means", "cancelled", "occupy", "inline"})  # fields that no other process can have as they are
 
 
 def address_space(limits: Limits) -> int:
@@ -506,10 +505,7 @@ def render_in_child(
     folder = means.scratch / "child"
     with disk_errors_reported("content store"):
         folder.mkdir()
-        written = _write_request(format_name, request, processors)
-        written["confidential"] = confidential and asdict(confidential)
-        written["secrets"] = _encode_secrets(secrets or {})
-        (folder / _REQUEST).write_text(json.dumps(written), encoding="utf-8")
+        (folder / _REQUEST).write_bytes(_write_request(format_name, request, processors, confidential, secrets))
         status, told = _run(folder, means)
     if told:
         error = json.loads(told)
@@ -563,96 +559,40 @@ def _check_time(deadline: float, means: Means) -> None:
         raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; split the bundle or raise --render-timeout")
 
 
-def _write_request(format_name: str, request: RenderRequest, processors: Sequence[Processor]) -> dict[str, Any]:
-    means = request.means
-    return {
-        "format": format_name,
-        "name": request.name,
-        "installNamespace": request.install_namespace,
-        "root": str(request.tree.root),
-        "destinations": list(request.tree.destinations),
-        "refused": refused_to_json(request.tree.refused),
-        "unprepared": refused_to_json(request.tree.unprepared),
-        "config": request.config,
-        "kubernetesVersion": request.capabilities.kubernetes_version,
-        "kinds": [[*kind, scope] for kind, scope in request.capabilities.kinds.items()],
-        "unknown": sorted(request.capabilities.unknown),
-        "custom": [[*kind, asdict(known)] for kind, known in request.capabilities.custom.items()],
-        "verified": list(request.verified),
-        "answers": None if request.answers is None else [[*each] for each in request.answers.items()],
-        "means": {
-            "scratch": str(means.scratch),
-            "limits": asdict(means.limits),
-            "programs": dict(means.programs),
-            **{name: getattr(means, name) for name in _OF_PROGRAMS},
-        },
-        "processors": [each.model_dump(mode="json", by_alias=True, exclude_unset=True) for each in processors],
-    }
-
-
-def _read_request(value: Mapping[str, Any]) -> RenderRequest:
-    means = dict(value["means"])
-    scratch, limits = Path(means.pop("scratch")), Limits(**means.pop("limits"))
-    answers = value["answers"]
-    return RenderRequest(
-        name=value["name"],
-        install_namespace=value["installNamespace"],
-        tree=ContentTree(
-            root=Path(value["root"]),
-            destinations=tuple(value["destinations"]),
-            refused=refused_from_json(value["refused"]),
-            unprepared=refused_from_json(value["unprepared"]),
-        ),
-        config=value["config"],
-        capabilities=Capabilities(
-            kubernetes_version=value["kubernetesVersion"],
-            kinds={(group, version, kind): scope for group, version, kind, scope in value["kinds"]},
-            unknown=frozenset(value["unknown"]),
-            custom={(group, version, kind): CustomKind(**known) for group, version, kind, known in value["custom"]},
-        ),
-        means=Means(scratch=scratch, cancelled=Event(), limits=limits, **means),
-        verified=tuple(value["verified"]),
-        answers=None if answers is None else {Lookup(*lookup): answer for lookup, answer in answers},
+def _write_request(
+    format_name: str,
+    request: RenderRequest,
+    processors: Sequence[Processor],
+    confidential: Confidential | None = None,
+    secrets: SecretValues | None = None,
+) -> bytes:
+    given, means = (
+        {each.name: getattr(value, each.name) for each in fields(value) if each.name not in _OF_PROCESS}
+        for value in (request, request.means)
     )
-
-
-def _encode_secrets(secrets: SecretValues) -> dict[str, dict[str, str]]:
-    return {
-        name: {key: base64.b64encode(data).decode() for key, data in values.items()} for name, values in secrets.items()
-    }
-
-
-def _read_secrets(value: Mapping[str, Any]) -> SecretValues:
-    return {
-        name: {key: base64.b64decode(data) for key, data in values.items()} for name, values in value["secrets"].items()
-    }
+    return pickle.dumps((format_name, given, means, list(processors), confidential, secrets))
 
 
 # the child
 
 
-def _read_processors(value: Mapping[str, Any]) -> list[Processor]:
-    return [Processor.model_validate(each) for each in value["processors"]]
+def _read_request(
+    written: bytes,
+) -> tuple[str, RenderRequest, list[Processor], Confidential | None, SecretValues | None]:
+    # By the controller, which this process may do no more than.
+    format_name, given, means, *others = pickle.loads(written)  # noqa: S301
+    return (format_name, RenderRequest(**given, means=Means(**means)), *others)
 
 
 def main(folder: Path) -> None:
     """Render the request in a folder, and write the response there."""
     with suppress(OSError):  # where procfs is read-only
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
-    value = json.loads((folder / _REQUEST).read_bytes())
-    found = value["confidential"]
     told = os.dup(1)
     os.dup2(2, 1)  # for plug-ins that print
     try:
         with disk_errors_reported("content store"):
-            made = render(
-                value["format"],
-                _read_request(value),
-                _read_processors(value),
-                found and Confidential(**{**found, "secrets": tuple(found["secrets"])}),
-                _read_secrets(value),
-            )
-            revision = pack(made)
+            revision = pack(render(*_read_request((folder / _REQUEST).read_bytes())))
             (folder / _OBJECTS).write_bytes(revision.objects)
             (folder / _TERMS).write_bytes(revision.digest.encode() + b"\n" + pack_terms(revision))
     except BundleError as error:

@@ -148,7 +148,6 @@ class Places:
     programs: Admission = field(default_factory=lambda: Admission(4))
     """For renderings that run a program, until its output is read."""
     in_children: Admission = field(default_factory=lambda: Admission(4))
-    """For renderings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,6 +30,7 @@ from rukpak.api.v1alpha2.reading import try_to_read
 from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.apply.ownership import (
     Disposal,
+    Exists,
     Judgement,
     Owner,
     RemovalCause,
@@ -59,12 +60,12 @@ from rukpak.controller.cli.render import find, read_stored, render_new
 from rukpak.controller.content.limits import some
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
-from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.errors import ApiError, attempt
 from rukpak.controller.kube.resources import DEPLOYMENTS, NAMESPACES, Resource
 from rukpak.controller.observe.records import ObjectKey, Record, key_of, pass_on, project
 from rukpak.controller.untrusted import mapping
 from rukpak.controller.views import FailedError, MisuseError
-from rukpak.controller.views.access import MANAGER, REQUESTS, Deployments, Manifest, attempt, list_objects
+from rukpak.controller.views.access import MANAGER, REQUESTS, Deployments, Manifest, list_objects
 from rukpak.controller.views.comparison import Change, Comparison, Difference, outline, summarize, write_one
 from rukpak.controller.views.dry_run import Reviewed, compare_two, find_targets
 from rukpak.controller.views.objects import NO_UID, make_nodes, make_outline, make_unlisted, owner_of
@@ -84,10 +85,6 @@ PROTECTIONS = ("Prevent", "IfNoController", "None")
 
 _NAMESPACE, _SECRET = ("", "Namespace"), ("", "Secret")
 Metadata = Mapping[str, Any]
-
-
-Exists = Callable[[str, str], bool]
-"""Whether a BundleDeployment with a name and UID exists."""
 
 
 TRIES = 5

@@ -49,7 +49,7 @@ from rukpak.controller.content.limits import one_line, some
 from rukpak.controller.formats.helm.lookups import describe, make_answer
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
-from rukpak.controller.kube.errors import UNREACHABLE, ApiError
+from rukpak.controller.kube.errors import UNREACHABLE, ApiError, attempt
 from rukpak.controller.status.report import describe_changes, short
 from rukpak.controller.untrusted import strings, text
 from rukpak.controller.views import FailedError, MisuseError
@@ -60,7 +60,6 @@ from rukpak.controller.views.access import (
     Choice,
     Deployments,
     Manifest,
-    attempt,
     decide,
     find_kept,
     find_previous,

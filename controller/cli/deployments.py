@@ -24,11 +24,11 @@ from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.cli.command import FAILED, tell
 from rukpak.controller.content.limits import one_line, some
 from rukpak.controller.kube.client import Client, Response
-from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.errors import ApiError, attempt
 from rukpak.controller.kube.lease import LEASES
 from rukpak.controller.kube.resources import DEFAULT_SHARD, Shard, is_shard_name
 from rukpak.controller.views import MisuseError
-from rukpak.controller.views.access import Deployments, Manifest, attempt
+from rukpak.controller.views.access import Deployments, Manifest
 from rukpak.controller.views.texts import name_of, show
 
 POLL_SECONDS = 0.5
@@ -101,7 +101,6 @@ class Failure:
 
     name: str
     cause: str
-    """Why waiting ended."""
     text: str
     """What was awaited."""
 

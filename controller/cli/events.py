@@ -20,15 +20,13 @@ from rukpak.controller.content.limits import one_line
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.errors import QUOTING, ApiError
 from rukpak.controller.kube.events import EVENTS, NAMESPACE, count_of, last_seen, select_about
-from rukpak.controller.kube.resources import Resource
 from rukpak.controller.untrusted import text
 from rukpak.controller.views import FailedError
-from rukpak.controller.views.access import Deployments, Manifest, follow, typed
+from rukpak.controller.views.access import PODS, Deployments, Manifest, follow, typed
 from rukpak.controller.views.texts import age, show, to_table
 
 _HEADING = ("LAST SEEN", "TYPE", "REASON", "MESSAGE")
 _GAP = "   "
-PODS = Resource("", "v1", "Pod", "pods", namespaced=True)
 LABEL = "app.kubernetes.io/name=rukpak"
 SILENCE_SECONDS = 3600.0
 _STANDARD = ("time", "level", "msg", "logger", "BundleDeployment", "reconcileID")

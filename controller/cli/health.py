@@ -14,8 +14,9 @@ from typing import Any
 
 from rukpak.controller.cli.command import FAILED, connect, read_file, tell
 from rukpak.controller.formats.manifests import read_documents
-from rukpak.controller.kube.client import ApiError, Client
+from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.kube.errors import attempt
 from rukpak.controller.kube.resources import Resource
 from rukpak.controller.observe.health.expressions import MISSING, evaluate, find_problem, is_available
 from rukpak.controller.observe.health.rules import assess
@@ -79,14 +80,13 @@ def _get(client: Client, options: argparse.Namespace) -> dict[str, Any]:
     resource = _find(Discovery(client).resources(), kind.lower())
     if resource is None:
         raise FailedError(f'the cluster does not serve "{kind}"')
-    try:
-        found: dict[str, Any] = client.get(resource.path(options.namespace if resource.namespaced else "", name)).value
-    except ApiError as error:
-        if error.status != HTTPStatus.NOT_FOUND:
-            raise
+    path = resource.path(options.namespace if resource.namespaced else "", name)
+    found = attempt(lambda: client.get(path), HTTPStatus.NOT_FOUND)
+    if found is None:
         place = f' in namespace "{options.namespace}"' if resource.namespaced else ""
-        raise FailedError(f'{resource.kind} "{name}" not found{place}') from None
-    return found
+        raise FailedError(f'{resource.kind} "{name}" not found{place}')
+    value: dict[str, Any] = found.value
+    return value
 
 
 def _find(resources: Sequence[Resource], kind: str) -> Resource | None:

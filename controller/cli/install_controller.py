@@ -28,7 +28,7 @@ from rukpak.controller.content.limits import one_line
 from rukpak.controller.formats.manifests import read_documents
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
-from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.errors import ApiError, attempt
 from rukpak.controller.kube.resources import GroupVersionKind
 from rukpak.controller.observe.explanations import FEW_PODS, list_pods
 from rukpak.controller.observe.health.explain import explain, explained, pods_of
@@ -36,7 +36,7 @@ from rukpak.controller.observe.health.rules import assess
 from rukpak.controller.observe.health.verdict import Context, State, Verdict
 from rukpak.controller.observe.records import key_of, project
 from rukpak.controller.views import FailedError, MisuseError
-from rukpak.controller.views.access import Manifest, attempt
+from rukpak.controller.views.access import Manifest
 from rukpak.controller.views.texts import name_of, to_yaml
 
 MANAGER = "rukpak-install-controller"

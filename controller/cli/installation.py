@@ -32,11 +32,10 @@ from rukpak.controller.formats.helm.format import make_finder
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.configuration import find_context
 from rukpak.controller.kube.discovery import Discovery
-from rukpak.controller.kube.errors import ApiError, ConfigurationError
+from rukpak.controller.kube.errors import ApiError, ConfigurationError, attempt
 from rukpak.controller.kube.resources import DEPLOYMENTS, GroupVersionKind, Resource
 from rukpak.controller.processes.programs import Mechanisms
 from rukpak.controller.settings import Settings
-from rukpak.controller.views.access import attempt
 from rukpak.controller.views.texts import dump_as, show, to_table
 
 DEFINITION = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{names.DEFINITION}"

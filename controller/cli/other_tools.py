@@ -31,18 +31,19 @@ from typing import Any
 from rukpak.api import names
 from rukpak.api.errors import BundleError
 from rukpak.controller.apply.drift import UnclaimedItems, find_uncovered, identity_of, merge_keys, united
-from rukpak.controller.apply.leftovers import LAST_APPLIED, last_applied
+from rukpak.controller.apply.leftovers import CLIENT_SIDE, LAST_APPLIED, last_applied
 from rukpak.controller.apply.trees import inside
 from rukpak.controller.cli.command import tell
 from rukpak.controller.formats.manifests import read_documents
 from rukpak.controller.formats.objects import collect_objects
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.kube.errors import attempt
 from rukpak.controller.kube.resources import GroupVersionKind, Resource
 from rukpak.controller.observe.records import Entry, ObjectKey, entries_of, entry_of, fields_of, key_of, project
 from rukpak.controller.untrusted import is_object_name, mapping, strings
 from rukpak.controller.views import FailedError, MisuseError
-from rukpak.controller.views.access import MANAGER, REQUESTS, attempt
+from rukpak.controller.views.access import MANAGER, REQUESTS
 from rukpak.controller.views.comparison import SERVER_METADATA, clean
 
 FLUX_NAMESPACE = "flux-system"
@@ -364,7 +365,6 @@ def _read_rival(client: Client, discovery: Discovery, group: str, namespace: str
 
 # what kubectl has applied
 
-_CLIENT_SIDE = "kubectl-client-side-apply"
 _SEARCHED = frozenset({"get", "list", "patch"})
 """Verbs of the kinds that can be applied."""
 
@@ -455,7 +455,7 @@ def _has_applied(metadata: Mapping[str, Any], origin: Origin) -> bool:
 def _applied_entries(metadata: Mapping[str, Any], origin: Origin) -> list[Entry]:
     entries = [each for each in entries_of({"metadata": metadata}) if not each.get("subresource")]
     by_server = [each for each in entries if each.get("operation") == "Apply" and origin.is_manager(each["manager"])]
-    return by_server or [each for each in entries if each.get("manager") == _CLIENT_SIDE]
+    return by_server or [each for each in entries if each.get("manager") == CLIENT_SIDE]
 
 
 def _describes(manifest: Mapping[str, Any], key: ObjectKey) -> bool:
@@ -494,7 +494,7 @@ def make_change(metadata: Mapping[str, Any], owner: str, origin: Origin) -> dict
         owner: name of the BundleDeployment.
         origin: what has installed the object.
     """
-    ours = _fields_of(entry_of({"metadata": metadata}, names.field_manager(owner)))
+    ours = fields_of(entry_of({"metadata": metadata}, names.field_manager(owner)))
     entries = metadata.get("managedFields") or []
     kept = [entry for entry in entries if not _is_dropped(entry, ours, origin)]
     marks = {kind: dict.fromkeys(_marks(metadata, kind, ours)) for kind in MARKS}
@@ -518,12 +518,12 @@ def find_left_by_tool(
         origin: what has installed the object.
         rendered: the object as the tool has rendered it, if that is known.
     """
-    ours = _fields_of(entry_of(live, names.field_manager(owner)))
+    ours = fields_of(entry_of(live, names.field_manager(owner)))
     found = dict.fromkeys(
         path
         for entry in before.get("managedFields") or []
         if _is_dropped(entry, ours, origin) and not _is_defaulted(entry)
-        for path in _paths(inside(_as_stored(_fields_of(entry)), live), ours, "")
+        for path in _paths(inside(_as_stored(fields_of(entry)), live), ours, "")
     )
     for recorded in filter(None, (rendered, last_applied(before))):
         stored = _only_existing(_with_data(clean(_without_nulls(recorded))), live, ())
@@ -566,7 +566,7 @@ def _only_existing(recorded: Any, live: Any, path: tuple[str, ...]) -> Any:
 
 def other_managers(metadata: Mapping[str, Any], owner: str, origin: Origin) -> list[str]:
     """Return the managers that stay, with the fields of ours that they have set, too: these stay when we drop them."""
-    ours = _fields_of(entry_of({"metadata": metadata}, names.field_manager(owner)))
+    ours = fields_of(entry_of({"metadata": metadata}, names.field_manager(owner)))
     managers = (names.field_manager(owner), names.initial_field_manager(owner))
     others = (each for each in metadata.get("managedFields") or [] if each.get("manager") not in managers)
     return sorted(
@@ -575,23 +575,18 @@ def other_managers(metadata: Mapping[str, Any], owner: str, origin: Origin) -> l
             for entry in others
             if not entry.get("subresource")
             and not origin.is_manager(str(entry.get("manager")))
-            and _overlap(_fields_of(entry), ours)
+            and _overlap(fields_of(entry), ours)
         }
     )
 
 
 def _is_dropped(entry: Mapping[str, Any], ours: Tree, origin: Origin) -> bool:
     is_theirs = not entry.get("subresource") and origin.is_manager(str(entry.get("manager", "")))
-    return is_theirs and _overlap(_fields_of(entry), ours)
+    return is_theirs and _overlap(fields_of(entry), ours)
 
 
 def _is_defaulted(entry: Mapping[str, Any]) -> bool:
     return entry.get("operation") == "Update" and str(entry.get("manager")).startswith(_CREATORS)
-
-
-def _fields_of(entry: Mapping[str, Any] | None) -> Tree:
-    fields: Tree = (entry or {}).get("fieldsV1") or {}
-    return fields
 
 
 def _overlap(left: Tree, right: Tree) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
 
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Capabilities
 from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.api.v1alpha2.verification import config_maps_of, secrets_of
-from rukpak.controller.apply.rights import RbacRight, find_rights, make_roles, merge
+from rukpak.controller.apply.execute import read_rules
+from rukpak.controller.apply.rights import FindResource, RbacRight, find_rights, make_roles, merge
 from rukpak.controller.building import capabilities as capabilities_file
 from rukpak.controller.building.config_values import find_secrets
 from rukpak.controller.building.revision import Revision
@@ -18,10 +18,8 @@ from rukpak.controller.cli.command import tell
 from rukpak.controller.cli.content import is_named
 from rukpak.controller.cli.render import find, read_stored
 from rukpak.controller.formats.objects import BUILT_IN_GROUPS, crd_specs
-from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
-from rukpak.controller.kube.errors import ApiError
-from rukpak.controller.kube.resources import CLUSTER_ROLES, ROLES, GroupVersionKind, Resource
+from rukpak.controller.kube.resources import GroupVersionKind, Resource
 from rukpak.controller.permissions import Permissions, added, digest_of, look_up, permissions_of
 from rukpak.controller.permissions.statement import Line, Topic, to_lines
 from rukpak.controller.untrusted import mapping
@@ -29,8 +27,6 @@ from rukpak.controller.views import FailedError, MisuseError
 from rukpak.controller.views.dry_run import Reviewed
 from rukpak.controller.views.texts import dump_as, list_of, to_json, to_yaml
 
-_ROLES = {each.kind: each for each in (ROLES, CLUSTER_ROLES)}
-FindResource = Callable[[GroupVersionKind], Resource]
 Find = Callable[[GroupVersionKind], Resource | None]
 
 
@@ -46,7 +42,7 @@ def show_permissions(options: argparse.Namespace) -> int:
     if options.new:
         permissions = _new(reviewed, options, permissions)
     client = reviewed.client
-    known = look_up(permissions, lambda *role: _rules(client, *role)) if client else frozenset()
+    known = look_up(permissions, lambda *role: read_rules(client, *role)) if client else frozenset()
     print(
         _show_permissions(reviewed, options, permissions, to_lines(permissions), to_lines(known - permissions)), end=""
     )
@@ -64,14 +60,6 @@ def _new(reviewed: Reviewed, options: argparse.Namespace, permissions: Permissio
         text = f"the installed revision {digest} cannot be read; ask for permission to read Secrets in namespace"
         raise FailedError(f'{text} "{options.namespace}"')
     return added(permissions, permissions_of(installed))
-
-
-def _rules(client: Client, kind: str, namespace: str, name: str) -> Iterable[Mapping[str, Any]]:
-    try:
-        found: Mapping[str, Any] = client.get(_ROLES[kind].path(namespace, name)).value
-    except (ApiError, KeyError, ValueError):  # the role is stated by name
-        return ()
-    return found.get("rules") or ()
 
 
 def _show_permissions(
@@ -141,7 +129,7 @@ def _resources(reviewed: Reviewed) -> Resources:
     return Resources(reviewed.revision, served, discovery.resource)
 
 
-def rights_to_read(deployment: BundleDeployment, find: Callable[[GroupVersionKind], Resource]) -> Iterator[RbacRight]:
+def rights_to_read(deployment: BundleDeployment, find: FindResource) -> Iterator[RbacRight]:
     """Yield the right to read each object that a spec names, which is read as the account.
 
     Those of `spec.configFrom`, of processors and of `spec.dependsOn` are followed, too. Not here: imagePullSecrets of

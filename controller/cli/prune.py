@@ -20,12 +20,12 @@ from rukpak.controller.apply.removal import delete
 from rukpak.controller.cli.command import FAILED, confirm, connect, tell
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
-from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.errors import ApiError, attempt
 from rukpak.controller.kube.resources import Resource
 from rukpak.controller.observe.records import ObjectKey, Record, project
 from rukpak.controller.revisions.store import unpack_whole
 from rukpak.controller.views import FailedError
-from rukpak.controller.views.access import Deployments, attempt, open_store
+from rukpak.controller.views.access import Deployments, open_store
 from rukpak.controller.views.objects import owner_of
 
 _NEEDED = frozenset({"list", "delete"})
@@ -89,8 +89,7 @@ def _find(client: Client, namespace: str, deployment: BundleDeployment) -> list[
         named = observed.keys() - _shown(deployment)
         if deployment.status.objects.strays > len(deployment.status.strays):
             tell("you may not read the stored revisions: only the strays in status are deleted; then run it again")
-    owner, orphan = owner_of(deployment), deployment.spec.deletion_policy == "Orphan"
-    records = find_strays({key: record for key, (record, _) in observed.items()}, named, owner=owner, orphan=orphan)
+    records = find_strays({key: record for key, (record, _) in observed.items()}, named, owner=owner_of(deployment))
     return [_judge(client, record, observed[record.key][1]) for record in teardown_order(records, key=lambda r: r.key)]
 
 
@@ -153,8 +152,7 @@ def _read_named(
     revisions = [revision for each in packed if each and (revision := unpack_whole(each))]
     if not revisions or len(revisions) < len(packed):
         raise FailedError(f"{name}: a stored revision is missing or damaged; what it names is not known")
-    orphan = deployment.spec.deletion_policy == "Orphan"
-    return name_objects(revisions, discovery.is_namespaced, orphan=orphan)
+    return name_objects(revisions, discovery.is_namespaced, orphan=owner_of(deployment).orphan)
 
 
 def _judge(client: Client, record: Record, resource: Resource) -> _Stray:

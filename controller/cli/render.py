@@ -83,12 +83,13 @@ from rukpak.controller.cli.verbs import RENDERING
 from rukpak.controller.content.store import ContentStore
 from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.kube.errors import attempt
 from rukpak.controller.observe.records import key_of
 from rukpak.controller.settings import Settings
 from rukpak.controller.sources.config_map import KEY
 from rukpak.controller.untrusted import mapping
 from rukpak.controller.views import FailedError, MisuseError
-from rukpak.controller.views.access import Deployments, attempt, open_store
+from rukpak.controller.views.access import Deployments, open_store
 from rukpak.controller.views.comparison import mask
 from rukpak.controller.views.dry_run import Reviewed
 from rukpak.controller.views.texts import list_of, name_of, to_json, to_yaml

@@ -27,6 +27,7 @@ from rukpak.controller.cli.installation import DEFINITION, LABEL, describe_clust
 from rukpak.controller.content.limits import some
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.kube.errors import attempt
 from rukpak.controller.kube.lease import LEASES
 from rukpak.controller.kube.resources import NAMESPACES, GroupVersionKind, is_shard_name, read_kinds, shard_of
 from rukpak.controller.manager.assemble import assemble
@@ -34,7 +35,7 @@ from rukpak.controller.manager.process import set_up_log
 from rukpak.controller.observe.records import ObjectKey, Record, project
 from rukpak.controller.settings import Settings
 from rukpak.controller.views import FailedError, MisuseError
-from rukpak.controller.views.access import MANAGER, Deployments, Manifest, NoApiError, attempt
+from rukpak.controller.views.access import MANAGER, Deployments, Manifest, NoApiError
 from rukpak.controller.views.texts import name_of
 
 STOP_SECONDS = 10.0

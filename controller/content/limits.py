@@ -415,11 +415,6 @@ class DiskShares:
         finally:
             use.close()
 
-    def taken(self) -> int:
-        """Return the bytes that are in use now."""
-        with self._lock:
-            return self._taken.total()
-
     def take(self, tenant: str, size: int) -> None:
         """Count bytes that are about to be written.
 

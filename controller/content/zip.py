@@ -63,7 +63,6 @@ class End:
     """The directory according to the end record."""
 
     count: int
-    """Entries."""
     directory: int
     """Offset of its first byte."""
     size: int

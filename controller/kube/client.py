@@ -49,7 +49,7 @@ from rukpak.controller.kube.encoding import (
     encode,
     parse_warnings,
 )
-from rukpak.controller.kube.errors import ApiError, Cause, ConfigurationError, reply_error, unanswered
+from rukpak.controller.kube.errors import ApiError, ConfigurationError, reply_error, unanswered
 from rukpak.controller.processes.supervision import Supervisor
 
 READING = frozenset({"GET", "HEAD"})
@@ -80,10 +80,7 @@ class Fence:
     def seconds_left(self) -> float:
         """Return for how long writes are admitted; 0 if none are."""
         with self._condition:
-            return self._seconds_left()
-
-    def _seconds_left(self) -> float:
-        return 0.0 if self._shut or self._until is None else max(self._until - self._clock(), 0.0)
+            return 0.0 if self._shut or self._until is None else max(self._until - self._clock(), 0.0)
 
     @contextmanager
     def admit(self) -> Iterator[float]:
@@ -92,7 +89,7 @@ class Fence:
         Raises: ApiError if this process does not lead, or will not for long enough.
         """
         with self._condition:
-            left = self._seconds_left()
+            left = self.seconds_left()
             if left < SHORTEST_SECONDS:
                 raise ApiError(0, "NotLeading", "this process does not hold the Lease")
             self._under_way += 1
@@ -123,24 +120,7 @@ ERROR_BYTES = 1 << 20
 RELOAD_SECONDS = 10.0
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse
-__all__ = [
-    "APPLY_PATCH",
-    "JSON",
-    "JSON_PATCH",
-    "MERGE_PATCH",
-    "METADATA",
-    "METADATA_LIST",
-    "TOO_LARGE",
-    "ApiError",
-    "Cause",
-    "Client",
-    "ConfigurationError",
-    "Page",
-    "RequestHook",
-    "Response",
-    "User",
-    "connect",
-]
+__all__ = ["ApiError", "Client", "Page", "Response", "User", "connect"]
 Objects = list[dict[str, Any]]
 Query = Iterable[tuple[str, str | int]]
 DEFAULT_TIMEOUT: Timeout = (5, 30)
@@ -531,18 +511,16 @@ class Client:
         *,
         query: Query = (),
         accept: str = JSON,
-        timeout: Timeout = DEFAULT_TIMEOUT,
         silence: float = 300,
     ) -> LineStream:
         """Open a GET whose reply is read line by line; the caller must close it.
 
-        `timeout` applies until the headers arrive; after that, `silence` seconds without a byte mean that the
-        connection is lost.
+        Once the headers have arrived, `silence` seconds without a byte mean that the connection is lost.
 
         Raises: ApiError, also while iterating.
         """
         headers = (("Accept", accept),)
-        request = Request(method="GET", path=path, query=tuple(query), headers=headers, timeout=timeout)
+        request = Request(method="GET", path=path, query=tuple(query), headers=headers, timeout=DEFAULT_TIMEOUT)
         return LineStream(self._send(request), silence)
 
     def _send(self, request: Request) -> BaseHTTPResponse:

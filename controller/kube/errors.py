@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import urllib3
 
@@ -56,6 +57,7 @@ _POLICY_DENIAL = re.compile(
     r"(?:ValidatingAdmissionPolicy|MutatingAdmissionPolicy|policy) '([^']*)' with binding '[^']*' denied request: (.*)",
     re.DOTALL,
 )
+Reply = TypeVar("Reply")
 # Replies that may quote the request.
 QUOTING = frozenset({400, 422, 500})
 
@@ -132,6 +134,19 @@ class ApiError(Exception):
     def transient(self) -> bool:
         """Whether the same request may succeed later without a change by anyone."""
         return self.status in TRANSIENT and not _is_terminal(self.message)
+
+
+def attempt(request: Callable[[], Reply], *accepted: HTTPStatus) -> Reply | None:
+    """Return what a request returns; None if the API server answers with one of these statuses.
+
+    Raises: ApiError for any other.
+    """
+    try:
+        return request()
+    except ApiError as error:
+        if error.status not in accepted:
+            raise
+        return None
 
 
 def find_denial(message: str) -> tuple[str, str] | None:

@@ -18,7 +18,7 @@ from rukpak.api import names
 from rukpak.controller.content.limits import visible
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.encoding import micro_time
-from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.errors import ApiError, attempt
 from rukpak.controller.kube.resources import Resource
 from rukpak.controller.processes.supervision import Kind
 from rukpak.controller.untrusted import integer, text
@@ -32,7 +32,6 @@ NOTE_CHARACTERS = 1024
 INSTANCE_CHARACTERS = 128
 BACKLOG = 1000
 SERIES = 1000
-"""How many Events are remembered."""
 SERIES_SECONDS = 360.0
 """As in client-go: after a longer pause, a repeated Event starts a new series."""
 
@@ -127,11 +126,8 @@ class EventRecorder:
 
     def _repeat(self, series: _Series) -> bool:
         change = {"series": {"count": series.count + 1, "lastObservedTime": micro_time()}}
-        try:
-            self._client.merge_patch(EVENTS.path(NAMESPACE, series.name), change, metadata=True)
-        except ApiError as error:
-            if error.status != HTTPStatus.NOT_FOUND:
-                raise
+        path = EVENTS.path(NAMESPACE, series.name)
+        if attempt(lambda: self._client.merge_patch(path, change, metadata=True), HTTPStatus.NOT_FOUND) is None:
             return False
         series.count += 1
         return True

@@ -25,7 +25,7 @@ from rukpak.api.bounds import clamp, clamp_wait
 from rukpak.controller.kube.cache import Trace, make_trace, parse_version
 from rukpak.controller.kube.client import Client, Fence, read_clock
 from rukpak.controller.kube.encoding import micro_time
-from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.errors import ApiError, attempt
 from rukpak.controller.kube.resources import NAMESPACES, Resource
 from rukpak.controller.kube.watch import Reflector
 from rukpak.controller.processes.supervision import Kind
@@ -223,11 +223,9 @@ class Election:
         return max(min(self._remaining(), self._times.renew), SHORTEST_TIMEOUT)
 
     def _read(self) -> None:
-        try:
-            self._see(self._request("GET", self._path))
-        except ApiError as error:
-            if error.status != HTTPStatus.NOT_FOUND:
-                raise
+        if found := attempt(lambda: self._request("GET", self._path), HTTPStatus.NOT_FOUND):
+            self._see(found)
+        else:
             self._lease = None
 
     def _see(self, lease: dict[str, Any]) -> None:

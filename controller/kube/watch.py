@@ -284,7 +284,6 @@ class Reflector(Generic[RecordT]):
         self._relist_seconds = client.relist_seconds
         self._pace = pace
         self.cache: Cache[RecordT] = Cache(functions)
-        """The records."""
         self._version = ""
         self._relist_at = 0.0
         self._ends_at = 0.0

@@ -62,7 +62,6 @@ class Manager:
 
     settings: Settings
     supervisor: Supervisor
-    """Restarts the threads of this process."""
     services: Services
     workers: Workers
     events: EventRecorder

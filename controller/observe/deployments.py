@@ -32,7 +32,8 @@ from rukpak.api.v1alpha2.reading import read, try_to_read
 from rukpak.api.v1alpha2.sources import Source
 from rukpak.api.v1alpha2.types import BundleDeployment, Condition, ObjectMeta, Status
 from rukpak.controller.content.digests import is_digest
-from rukpak.controller.kube.client import ApiError, Client
+from rukpak.controller.kube.client import Client
+from rukpak.controller.kube.errors import attempt
 from rukpak.controller.kube.resources import DEFAULT_SHARD, DEPLOYMENTS, Shard, read_kinds, shard_of
 from rukpak.controller.kube.watch import Pace, Reflector
 from rukpak.controller.untrusted import strings
@@ -245,13 +246,10 @@ class SeenDeployments:
         return usable(outline) if outline else None
 
     def _read(self, name: str, now: float) -> None:
-        try:
-            self.learn(self._client.get(DEPLOYMENTS.path(name=name)).value, now)
-        except ApiError as error:
-            if error.status != HTTPStatus.NOT_FOUND:
-                raise
-            if known := self.get(name):
-                self.learn_gone(name, known.uid)
+        if found := attempt(lambda: self._client.get(DEPLOYMENTS.path(name=name)), HTTPStatus.NOT_FOUND):
+            self.learn(found.value, now)
+        elif known := self.get(name):
+            self.learn_gone(name, known.uid)
 
     def learn(self, manifest: Mapping[str, Any], sent: float | None = None) -> None:
         """Keep the state in a reply to a write, if it is newer.

@@ -48,7 +48,6 @@ from rukpak.controller.observe.records import Journal, Look, ObjectKey, Record, 
 OWNER, KINDS = "owner", "kinds"
 """Indexes: of objects by owner, and of BundleDeployments by the kinds that they need."""
 GroupKind = tuple[str, str]
-"""API group and kind."""
 # The version of a kind whose older versions hide conditions in an annotation (controller/observe/health/README.md).
 _READ_AT = {("autoscaling", "HorizontalPodAutoscaler"): "v2"}
 CLAIM = ("", "PersistentVolumeClaim")

@@ -85,14 +85,10 @@ class Journal(Generic[Key]):
     def __init__(self, first: int = 0) -> None:
         self._first = first
         """The number from which on all changes are known."""
-        self._end = first
+        self.end = first
+        """The number of the next change: a reader that has read everything continues there."""
         self._last: dict[Key, int] = {}
         """The number of the last change of each key, the oldest first."""
-
-    @property
-    def end(self) -> int:
-        """The number of the next change: a reader that has read everything continues there."""
-        return self._end
 
     def add(self, key: Key, size: int) -> None:
         """Note that something has changed.
@@ -103,8 +99,8 @@ class Journal(Generic[Key]):
                 and is not cheaper to read than the collection.
         """
         self._last.pop(key, None)  # to become the newest
-        self._last[key] = self._end
-        self._end += 1
+        self._last[key] = self.end
+        self.end += 1
         longest = min(max(SHORTEST, 2 * size), LONGEST)
         if len(self._last) > longest:
             self._last = dict(islice(self._last.items(), len(self._last) - longest // 2, None))

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from rukpak.controller import untrusted
 from rukpak.controller.content.digests import digest_of_json
+from rukpak.controller.kube.resources import RBAC
 from rukpak.controller.permissions.statement import (
     EVERYWHERE,
     WHERE_BOUND,
@@ -28,7 +29,6 @@ from rukpak.controller.permissions.statement import (
 )
 from rukpak.controller.untrusted import mapping, mappings, sequence
 
-RBAC = "rbac.authorization.k8s.io"
 _PATH_CHARACTERS = 32
 _AGGREGATED_TO = "aggregate-to-"
 MAX_RIGHTS = 20_000
@@ -322,7 +322,6 @@ SYSTEM_NAMESPACE = "in namespace kube-system"
 _WRITE = ("create", "patch", "update")
 _READ = ("get", "list", "watch")
 _POWERFUL_NAMES = frozenset({"cluster-admin", "system:masters", "admin", "edit", "kubernetes.io/*"})
-_RBAC = "rbac.authorization.k8s.io"
 _ADMISSION = "admissionregistration.k8s.io"
 _CERTIFICATES = "certificates.k8s.io"
 
@@ -337,8 +336,8 @@ class _Danger(NamedTuple):
 
 
 _DANGERS = (
-    _Danger(_RBAC, ("clusterroles", "roles"), ("escalate",), even_named=True),
-    _Danger(_RBAC, ("clusterroles", "roles"), ("bind",)),
+    _Danger(RBAC, ("clusterroles", "roles"), ("escalate",), even_named=True),
+    _Danger(RBAC, ("clusterroles", "roles"), ("bind",)),
     _Danger("", ("users", "groups", "serviceaccounts"), ("impersonate",)),
     _Danger("", ("serviceaccounts/token",), ("create",)),
     _Danger("", ("pods", "replicationcontrollers"), _WRITE),

@@ -87,7 +87,6 @@ class Services:
     sources: SourceServices
     objects: ObjectServices
     now: Callable[[], datetime]
-    """The time of day."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,17 +199,12 @@ class Context:
     @property
     def owner(self) -> Owner:
         """The owner of its objects."""
-        return Owner(self.metadata.name, self.metadata.uid)
+        return Owner(self.metadata.name, self.metadata.uid, orphan=self.spec.deletion_policy == "Orphan")
 
     @property
     def account(self) -> Account | None:
         """The account that its spec names; None: the controller."""
         return account_in(self.spec)
-
-    @property
-    def orphan(self) -> bool:
-        """Whether its objects have no ownerReference, and are kept when it is deleted."""
-        return self.spec.deletion_policy == "Orphan"
 
     @property
     def recorded_kinds(self) -> list[GroupVersionKind]:
@@ -240,8 +234,8 @@ class Context:
 
     def own_records(self, observed: Mapping[ObjectKey, Record]) -> list[Record]:
         """Return the records of its own objects: operators copy its labels to their children."""
-        owner, orphan = self.owner, self.orphan
-        return [r for r in observed.values() if has_all_marks(r, owner, orphan=orphan)]
+        owner = self.owner
+        return [record for record in observed.values() if has_all_marks(record, owner)]
 
     def is_same_spec(self, seen: BundleDeployment | None) -> bool:
         """Whether a pass may continue to write: spec and shard have not changed and no deletion has started since.

@@ -28,10 +28,10 @@ from rukpak.controller.apply.order import (
     plan_teardown,
     served_group,
 )
-from rukpak.controller.apply.ownership import RemovalCause, RevisionObject, loses_reference
+from rukpak.controller.apply.ownership import Owner, RemovalCause, RevisionObject, loses_reference
 from rukpak.controller.apply.removal import Removal
-from rukpak.controller.kube.client import ApiError
 from rukpak.controller.kube.configuration import User
+from rukpak.controller.kube.errors import attempt
 from rukpak.controller.kube.resources import GroupVersionKind
 from rukpak.controller.observe.deployments import ORPHAN_FINALIZER
 from rukpak.controller.observe.explanations import NOTHING, Explanations, Question, may_explain
@@ -91,7 +91,7 @@ def _delete(context: Context, kinds: list[GroupVersionKind]) -> Requeue:
     left = _left(context, mandate)
     context.memory.deletion.orphaned |= is_orphaned(left.values(), context.owner)
     # What --cascade=orphan has stripped of references is kept, but is nobody's to give.
-    is_stripped = context.memory.deletion.orphaned and not context.orphan
+    is_stripped = context.memory.deletion.orphaned and not context.owner.orphan
     if awaited := "" if is_stripped else describe_awaited_takers(context, left.keys()):
         _write(context, Deletion(remaining=len(left), handing_over=awaited))
         context.memory.awaits_change = True
@@ -100,14 +100,15 @@ def _delete(context: Context, kinds: list[GroupVersionKind]) -> Requeue:
         return _abandon(context, mandate, mandate.hindrance)
     _abandon_denied(context, mandate.unreadable)
     left = {key: each for key, each in left.items() if key not in context.memory.deletion.abandoned}
-    teardown = plan_teardown(left, context.owner, orphan=_orphans(context))
+    owner = _owner(context)
+    teardown = plan_teardown(left, owner)
     event = HookEvent.PRE_DELETE if teardown.remaining else HookEvent.POST_DELETE
-    runs_hooks = not (_orphans(context) or mandate.without_hooks)
+    runs_hooks = not (owner.orphan or mandate.without_hooks)
     if hook_failure := hook_phases.around_teardown(context, event) if runs_hooks else None:
         return _await_hook(context, teardown, hook_failure)
     error = next((each for each in mandate.unreadable.values() if each.reason is not Reason.FORBIDDEN), None)
     if not (teardown.remaining or error):
-        waits = None if _orphans(context) else _tidy_hooks(context, mandate)
+        waits = None if owner.orphan else _tidy_hooks(context, mandate)
         context.memory.torn_down = waits is None
         return waits or _finish(context)
     return _remove(_announce(context, teardown), teardown, mandate, error)
@@ -127,7 +128,7 @@ def _kinds_with_objects(context: Context, kinds: list[GroupVersionKind]) -> list
 
 
 def _remove(context: Context, teardown: Teardown, mandate: Mandate, unreadable: BundleError | None) -> Requeue:
-    cause = RemovalCause.ORPHAN if _orphans(context) else RemovalCause.TEARDOWN
+    cause = RemovalCause.ORPHAN if _owner(context).orphan else RemovalCause.TEARDOWN
     removals = _remove_now(context, teardown, cause, mandate.user)
     context.record([*notes_on_teardown(removals), *notes_on_removals(removals)])
     deletion = _describe(context, teardown, removals, unreadable)
@@ -153,7 +154,7 @@ def _abandon(context: Context, mandate: Mandate, hindrance: BundleError) -> Requ
     if hindrance.reason is Reason.FORBIDDEN:  # to the controller itself, not to the account
         return _fail(context, hindrance)
     observed = context.services.watches.objects.of(context.name)
-    ours = plan_teardown(observed, context.owner, orphan=_orphans(context)).remaining
+    ours = plan_teardown(observed, _owner(context)).remaining
     named = observed if mandate.named is None else mandate.named
     staying = {record.key for record in ours if record.key in named and not is_garbage_collected(record)}
     unseen = {
@@ -214,8 +215,8 @@ def _finish(context: Context) -> Requeue:
     return NEVER
 
 
-def _orphans(context: Context) -> bool:
-    return context.orphan or context.memory.deletion.orphaned
+def _owner(context: Context) -> Owner:
+    return replace(context.owner, orphan=context.owner.orphan or context.memory.deletion.orphaned)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -347,11 +348,7 @@ def _write(context: Context, deletion: Deletion) -> Context:
 
 def _remove_finalizer(context: Context) -> None:
     finalizers = [finalizer for finalizer in context.metadata.finalizers if finalizer != names.FINALIZER]
-    try:
-        context.services.writer.set_finalizers(context.deployment, finalizers)
-    except ApiError as error:
-        if error.status != HTTPStatus.NOT_FOUND:
-            raise
+    attempt(lambda: context.services.writer.set_finalizers(context.deployment, finalizers), HTTPStatus.NOT_FOUND)
     log.info("BundleDeployment removed", extra={"BundleDeployment": context.name})
 
 

@@ -41,7 +41,6 @@ from rukpak.controller.kube.resources import GroupVersionKind
 from rukpak.controller.observe.following import Contested, follow_contested
 from rukpak.controller.observe.progress import Explain, Progress
 from rukpak.controller.observe.records import Look, ObjectKey, Reader, Record, key_of
-from rukpak.controller.observe.watches import Watches
 from rukpak.controller.reconcile import hook_phases
 from rukpak.controller.reconcile.context import Context
 from rukpak.controller.reconcile.inventory import (
@@ -341,10 +340,7 @@ def _is_over(work: Work, outcomes: list[Outcome], waiting: list[Record], look: L
 def _warnings(work: Work, outcomes: Iterable[Outcome]) -> tuple[str, ...] | None:
     revision, options = work.wanted.revision, work.options
     about = warnings_on_revision([*(revision.warnings if revision else ()), *work.warnings], options.wanted)
-    ours = [
-        *about,
-        *warnings_on_cluster(work.context, options.wanted, options.wanted.kinds, work.context.services.watches),
-    ]
+    ours = [*about, *warnings_on_cluster(work.context, options.wanted, options.wanted.kinds)]
     # A revision without objects has nothing to send, and its warning says so; nor have Namespaces that are used.
     is_empty = revision is not None and not revision.objects
     lacking = find_missing_labels(options.wanted, work.context.memory.ledger.used, conceals=options.conceals)
@@ -406,8 +402,7 @@ def prune(work: Work, *, is_time: bool) -> tuple[list[Removal], list[Record]]:
     unreadable = read_unwatched(context, options.older, options.user)
     observed = work.context.services.watches.objects.of(options.owner.name)
     named = (options.wanted.by_key, options.older, observed, options.owner)
-    surplus = find_surplus(*named, orphan=options.orphan)
-    terminating = find_surplus(*named, orphan=options.orphan, deleting=True)
+    surplus, terminating = find_surplus(*named), find_surplus(*named, deleting=True)
     last = last_wave([*surplus, *terminating])
     due = [record for record in surplus if record.key in last]
     removals = _remove(context, due, unreadable, options) if is_time else []
@@ -542,7 +537,7 @@ def collect_warnings(
     sent = [outcome for outcome in outcomes if outcome.tried]
     if not (sent or is_due):
         return None
-    return tuple(dict.fromkeys([*ours, *(text for outcome in sent for text in outcome.warnings)]))
+    return tuple(dict.fromkeys([*ours, *(text for outcome in sent for text in (*outcome.warnings, *outcome.left))]))
 
 
 def review_leftovers(context: Context, outcomes: Iterable[Outcome] = ()) -> list[str]:
@@ -557,7 +552,7 @@ def review_leftovers(context: Context, outcomes: Iterable[Outcome] = ()) -> list
     watches, looked_at = context.services.watches, context.memory.ledger.looked_at
     known = [text for text in context.status.warnings if leftovers.is_about_left(text)]
     outcomes = list(outcomes)
-    told = {o.task.target.key for o in outcomes if any(map(leftovers.is_about_left, o.warnings))}
+    told = {o.task.target.key for o in outcomes if o.left}
     made = {o.task.target.key for o in outcomes if o.tried and not o.error and o.task.action is Action.CREATE}
     observed = watches.objects.of(context.name) if known or told else {}
     kinds = context.recorded_kinds if known else ()
@@ -598,18 +593,16 @@ def warnings_on_revision(found: Iterable[str], wanted: TargetSet) -> tuple[str, 
     return (*found, *(text for target in wanted.targets for text in target.ignored.warnings))
 
 
-def warnings_on_cluster(
-    context: Context, wanted: TargetSet, kinds: Iterable[GroupVersionKind], watches: Watches
-) -> list[str]:
+def warnings_on_cluster(context: Context, wanted: TargetSet, kinds: Iterable[GroupVersionKind]) -> list[str]:
     """Return the warnings about labels that Namespaces lack, and kinds that are not watched.
 
     Args:
         context: of the pass.
         wanted: with the targets of all Namespaces that are used.
         kinds: of the objects of the revision.
-        watches: know which kinds are watched.
     """
-    unseen = (kind for kind in kinds if watches.objects.is_forbidden(kind.group, kind.kind))
+    objects = context.services.watches.objects
+    unseen = (kind for kind in kinds if objects.is_forbidden(kind.group, kind.kind))
     looked_up = any(each.kind == "Secret" for each in context.status.looked_up)
     conceals = reads_secrets(context.spec) or looked_up
     lacking = find_missing_labels(wanted, context.memory.ledger.used, conceals=conceals)

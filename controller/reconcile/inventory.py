@@ -172,11 +172,11 @@ def _name_own(revision: Revision, context: Context) -> dict[ObjectKey, RevisionO
 
 
 def _name_past(revisions: Iterable[Revision], context: Context) -> dict[ObjectKey, RevisionObject]:
-    return name_past(revisions, context.services.watches.objects.of(context.name), orphan=context.orphan)
+    return name_past(revisions, context.services.watches.objects.of(context.name), orphan=context.owner.orphan)
 
 
 def _name(revisions: Iterable[Revision], context: Context) -> dict[ObjectKey, RevisionObject]:
-    return name_objects(revisions, context.services.watches.served.is_namespaced, orphan=context.orphan)
+    return name_objects(revisions, context.services.watches.served.is_namespaced, orphan=context.owner.orphan)
 
 
 def read_unwatched(
@@ -279,7 +279,7 @@ def look_for_strays(
         observed: objects with the label of the BundleDeployment.
         known: objects that its revisions name.
     """
-    found = find_strays(observed, *known, owner=context.owner, orphan=context.orphan)
+    found = find_strays(observed, *known, owner=context.owner)
     context.memory.strays.keys = frozenset(record.key for record in found)
     return context.memory.strays.keys
 
@@ -367,8 +367,7 @@ def _describe_giver(services: Services, giver: BundleDeployment) -> Giver:
     completed = services.accounts.policy.complete(giver)
     account = account_in(completed.spec)
     return Giver(
-        owner=Owner(giver.metadata.name, giver.metadata.uid),
-        orphan=giver.spec.deletion_policy == "Orphan",
+        owner=Owner(giver.metadata.name, giver.metadata.uid, orphan=giver.spec.deletion_policy == "Orphan"),
         user=account.user if account else None,
         hindrance=find_hindrance(giver),
     )

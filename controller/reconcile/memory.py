@@ -261,7 +261,6 @@ class Memory:
     changes: int = 0
     """How often the cluster had changed when the pass started."""
     bug: InternalError | None = None
-    """The bug that ended the last pass."""
     unknown_since: float | None = None
     """Since when, in monotonic seconds, a kind has been waiting for its first list."""
 

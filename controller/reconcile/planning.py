@@ -104,7 +104,7 @@ def make_work(context: Context, wanted: Wanted) -> Work | Report:
         _options(context, revision.terms, targets),
         losses=losses,
         older=name_older(context, revision),
-        makes_way=wanted.current and context.spec.prune != "Never" and not context.orphan,
+        makes_way=wanted.current and context.spec.prune != "Never" and not context.owner.orphan,
         replaces=find_replaced(targets, before),
         gate=hook_phases.before_install(context, revision, targets),
     )
@@ -233,14 +233,10 @@ def _is_another(target: Target, wanted: TargetSet) -> bool:
 
 
 def _target_set(context: Context, revision: Revision) -> TargetSet:
-    known, identity = (
-        context.memory.stored.targets,
-        (revision.digest, json.dumps([context.orphan, revision.terms.drift])),
-    )
+    known, owner = context.memory.stored.targets, context.owner
+    identity = (revision.digest, json.dumps([owner.orphan, revision.terms.drift]))
     if identity not in known or known[identity].undecided:
-        known[identity] = make_targets(
-            revision, context.owner, orphan=context.orphan, is_namespaced=context.services.watches.served.is_namespaced
-        )
+        known[identity] = make_targets(revision, owner, context.services.watches.served.is_namespaced)
     return known[identity]
 
 
@@ -249,7 +245,6 @@ def _options(context: Context, terms: Terms, targets: TargetSet) -> ApplyOptions
     return ApplyOptions(
         owner=context.owner,
         user=account.user if account else None,
-        orphan=context.orphan,
         collision_protection=context.spec.collision_protection,
         install_namespace=terms.install_namespace,
         spec_version=context.spec_version,

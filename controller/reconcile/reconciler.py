@@ -486,6 +486,5 @@ def _warnings_after_repairs(context: Context, outcomes: Iterable[Outcome]) -> tu
     left = review_leftovers(context, outcomes)
     if installed is None or not outcomes:
         return with_leftovers(context.status.warnings, left)
-    kinds = context.recorded_kinds
-    on_cluster = warnings_on_cluster(context, installed.targets.rest, kinds, context.services.watches)
+    on_cluster = warnings_on_cluster(context, installed.targets.rest, context.recorded_kinds)
     return collect_warnings(outcomes, [*installed.warnings, *on_cluster, *left])

@@ -24,8 +24,9 @@ from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.status import AccountUsed
 from rukpak.api.v1alpha2.types import BundleDeployment, Spec
 from rukpak.controller.building.revision import Terms
-from rukpak.controller.kube.client import ApiError, Client
+from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.configuration import User
+from rukpak.controller.kube.errors import ApiError, attempt
 from rukpak.controller.kube.resources import NAMESPACES, SERVICE_ACCOUNTS
 from rukpak.controller.observe.following import ObjectFollower, ObjectReference, Topic
 from rukpak.controller.sharing import share_of_accounts
@@ -255,12 +256,8 @@ def identify(client: Client, account: Account) -> Identity:
 
 
 def _find_uid(client: Client, path: str) -> str:
-    try:
-        uid: str = client.get(path, metadata=True).value["metadata"]["uid"]
-    except ApiError as error:
-        if error.status != HTTPStatus.NOT_FOUND:
-            raise
-        return ""
+    found = attempt(lambda: client.get(path, metadata=True), HTTPStatus.NOT_FOUND)
+    uid: str = found.value["metadata"]["uid"] if found else ""
     return uid
 
 

@@ -16,7 +16,8 @@ from rukpak.controller.apply.rights import RbacRight, describe_roles
 from rukpak.controller.building.answers import LOOKUP_BYTES
 from rukpak.controller.building.request import Found
 from rukpak.controller.formats.helm.lookups import REMEDY, describe
-from rukpak.controller.kube.client import PAGE_ITEMS, TOO_LARGE, ApiError, Client
+from rukpak.controller.kube.client import PAGE_ITEMS, TOO_LARGE, Client
+from rukpak.controller.kube.errors import ApiError, attempt
 from rukpak.controller.kube.resources import GroupVersionKind, Resource
 from rukpak.controller.revisions.accounts import Account, account_in, check_before_reading
 
@@ -65,12 +66,12 @@ def _read(client: Client, resource: Resource, lookup: Lookup) -> Found:
         return Found()  # as the API server says of such a path
     path = resource.path(lookup.namespace, lookup.name)
     paging = () if lookup.name else (("limit", PAGE_ITEMS),)
-    try:
-        found = client.request("GET", path, query=[*paging], max_bytes=2 * LOOKUP_BYTES).value
-    except ApiError as error:
-        if error.status == HTTPStatus.NOT_FOUND:
-            return Found()
-        raise
+    reply = attempt(
+        lambda: client.request("GET", path, query=[*paging], max_bytes=2 * LOOKUP_BYTES), HTTPStatus.NOT_FOUND
+    )
+    if reply is None:
+        return Found()
+    found = reply.value
     metadata = found.get("metadata") or {}
     if metadata.get("continue"):
         problem = f"lookup of {describe(lookup)}: there are more than {PAGE_ITEMS}"

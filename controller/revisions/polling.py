@@ -36,7 +36,6 @@ class ActivePoll:
 
     ticket: str
     known: Pins
-    """The pins in use."""
     asked: Pins
     """The same, but None for each source that is polled."""
     local: tuple[str, int]

@@ -43,7 +43,8 @@ from rukpak.controller.content.digests import digest_of, is_digest
 from rukpak.controller.content.limits import describe_bytes
 from rukpak.controller.formats.applicable import revision_digest
 from rukpak.controller.formats.manifests import INLINE
-from rukpak.controller.kube.client import ApiError, Client
+from rukpak.controller.kube.client import Client
+from rukpak.controller.kube.errors import ApiError, attempt
 from rukpak.controller.kube.resources import DEPLOYMENTS, NAMESPACES, SECRETS
 from rukpak.controller.kube.watch import Reflector
 from rukpak.controller.sharing import Admission
@@ -81,7 +82,6 @@ class StoredSecret:
     deployment: str
     """Name of the BundleDeployment; empty for a Secret that is not named like those of the store."""
     owner_uid: str
-    """UID of the BundleDeployment."""
     digest: str
     index: int
     chunks: int
@@ -210,16 +210,6 @@ def count_chunks(marks: Mapping[str, str]) -> int:
     return read_count(marks.get(CHUNKS, ""), MAX_CHUNKS) or 1
 
 
-@contextmanager
-def unless(*statuses: HTTPStatus) -> Iterator[None]:
-    """Ignore a Secret that another client has deleted or changed, as the API server says by a status."""
-    try:
-        yield
-    except ApiError as error:
-        if error.status not in statuses:
-            raise
-
-
 class RevisionStore:
     """Thread-safe; retries nothing.
 
@@ -323,12 +313,10 @@ class RevisionStore:
 
     def _is_needed(self, name: str, uid: str) -> bool:
         # Watches may lag behind another process.
-        try:
-            metadata = self._client.get(DEPLOYMENTS.path(name=name), metadata=True).value["metadata"]
-        except ApiError as error:
-            if error.status == HTTPStatus.NOT_FOUND:
-                return False
-            raise
+        found = attempt(lambda: self._client.get(DEPLOYMENTS.path(name=name), metadata=True), HTTPStatus.NOT_FOUND)
+        if found is None:
+            return False
+        metadata = found.value["metadata"]
         return uid in ("", metadata["uid"]) and not metadata.get("deletionTimestamp")
 
     def is_lost(self, name: str, digest: str) -> bool:
@@ -394,12 +382,8 @@ class RevisionStore:
             return None
 
     def _get(self, own_name: str) -> dict[str, Any] | None:
-        try:
-            value: dict[str, Any] = self._client.get(SECRETS.path(self._namespace, own_name)).value
-        except ApiError as error:
-            if error.status == HTTPStatus.NOT_FOUND:
-                return None
-            raise
+        found = attempt(lambda: self._client.get(SECRETS.path(self._namespace, own_name)), HTTPStatus.NOT_FOUND)
+        value: dict[str, Any] | None = found.value if found else None
         return value
 
     def digests(self, name: str, uid: str = "") -> list[str]:
@@ -443,13 +427,6 @@ class RevisionStore:
             return self._secrets.get(own_name)
         return next((each for each in self._list_all(name) if each.name == own_name), None)
 
-    def retired(self, name: str, uid: str = "") -> list[str]:
-        """Return the digests of the revisions that are only part of the history; see `digests`.
-
-        Raises: ApiError.
-        """
-        return [each.digest for each in self._heads(name, uid) if each.is_retired]
-
     def _heads(self, name: str, uid: str) -> list[StoredSecret]:
         found = self._secrets.all_of(name) if self._secrets.synced else self._list_all(name)
         return [each for each in found if each.index == 0 and each.digest and uid in ("", each.owner_uid)]
@@ -488,10 +465,12 @@ class RevisionStore:
         self._mark(secret_name(name, digest, 0), None)
 
     def _mark(self, own_name: str, retired: str | None) -> None:
-        change = {"metadata": {"annotations": {RETIRED: retired}}}
-        with unless(HTTPStatus.NOT_FOUND):
-            path = SECRETS.path(self._namespace, own_name)
-            self._secrets.learn(self._client.merge_patch(path, change, manager=MANAGER, metadata=True).value)
+        path, change = SECRETS.path(self._namespace, own_name), {"metadata": {"annotations": {RETIRED: retired}}}
+        changed = attempt(
+            lambda: self._client.merge_patch(path, change, manager=MANAGER, metadata=True), HTTPStatus.NOT_FOUND
+        )
+        if changed:
+            self._secrets.learn(changed.value)
 
     def has_remnant(self, name: str, digest: str) -> bool:
         """Whether Secrets remain of a lost revision that is only part of the history; sends no request."""
@@ -515,8 +494,7 @@ class RevisionStore:
         return list(map(make_stored, self._client.list(path, metadata=True, label_selector=label_selector)))
 
     def _delete(self, own_name: str) -> None:
-        with unless(HTTPStatus.NOT_FOUND):
-            self._client.delete(SECRETS.path(self._namespace, own_name))
+        attempt(lambda: self._client.delete(SECRETS.path(self._namespace, own_name)), HTTPStatus.NOT_FOUND)
         self._secrets.learn_gone(own_name)
 
 
@@ -586,13 +564,16 @@ def remove_orphans(client: Client, namespace: str) -> None:
         owner, labelled = secret.deployment, (metadata.get("labels") or {}).get(names.REVISION_LABEL)
         if not owner:
             continue
-        with unless(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+        try:
             # One that has lost its UID is damaged, but no orphan.
             if owner not in owners or secret.owner_uid not in ("", owners[owner]):
                 client.delete(path, uid=secret.uid, resource_version=secret.resource_version)
             elif labelled != owner:
                 change = {"metadata": {"labels": {names.REVISION_LABEL: owner}}}
                 client.merge_patch(path, change, manager=MANAGER)
+        except ApiError as error:  # another client has deleted or changed it
+            if error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+                raise
 
 
 class Sweeper:

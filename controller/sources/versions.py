@@ -311,21 +311,6 @@ class Choice:
         return f"the nearest are {', '.join(quote(name) for _, name in nearest)}"
 
 
-def choose(names: Iterable[str], within: Range, check: Check = proceed, parse: Parse = parse_version) -> Choice:
-    """Return the choice among names.
-
-    Args:
-        names: read once, and not kept.
-        within: the range.
-        check: called often; raises to stop.
-        parse: returns the version that a name stands for.
-    """
-    choice = Choice(within, parse)
-    for name in checked(names, check):
-        choice.see(name)
-    return choice
-
-
 class _Neighbours:
     """The versions next to a bound of a range, on either side of it."""
 

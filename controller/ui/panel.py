@@ -69,8 +69,7 @@ def make_panel(
         key: of the hashes that stand for values of Secrets.
     """
     *above, node = seen.line
-    orphan = deployment.spec.deletion_policy == "Orphan"
-    drifted = find_drift(seen.value, seen.target, owner_of(deployment), orphan=orphan) if seen.target else None
+    drifted = find_drift(seen.value, seen.target, owner_of(deployment)) if seen.target else None
     moments = sorted(map(make_event_moment, events), key=lambda each: each.time, reverse=True)
     return Panel(
         title=node.title,

@@ -53,7 +53,7 @@ from rukpak.controller.apply.execute import REVIEWS
 from rukpak.controller.building.revision import Revision
 from rukpak.controller.content.limits import one_line
 from rukpak.controller.kube.client import Client, LineStream
-from rukpak.controller.kube.errors import QUOTING, ApiError
+from rukpak.controller.kube.errors import QUOTING, ApiError, attempt
 from rukpak.controller.observe.records import key_of
 from rukpak.controller.status.report import short
 from rukpak.controller.ui.guard import HEADERS, Guard
@@ -69,7 +69,6 @@ from rukpak.controller.views.access import (
     Choice,
     Deployments,
     Manifest,
-    attempt,
     decide,
     find_kept,
     make_request,

@@ -447,7 +447,6 @@ class View:
         version = f"{record.resource_version} {stored.digests[0]}"
         known, drift = self._drift.get(record.uid, ("", ""))
         if known != version:
-            orphan = deployment.spec.deletion_policy == "Orphan"
-            drift = describe_drift(record.value(), target, owner_of(deployment), orphan=orphan)
+            drift = describe_drift(record.value(), target, owner_of(deployment))
             self._drift[record.uid] = (version, drift)
         return drift

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import Any
 
 from rukpak.api import names
 from rukpak.api.v1alpha2.reading import try_to_read
@@ -18,14 +18,13 @@ from rukpak.api.v1alpha2.types import BundleDeployment, Pending, Status
 from rukpak.controller.building.revision import Revision
 from rukpak.controller.kube.client import PAGE_ITEMS, Client, Response
 from rukpak.controller.kube.discovery import Discovery
-from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.errors import ApiError, attempt
 from rukpak.controller.kube.resources import DEPLOYMENTS, GroupVersionKind, Resource, read_kinds
 from rukpak.controller.kube.watch import Collection, parse_events
 from rukpak.controller.revisions.store import RevisionSecrets, RevisionStore
 from rukpak.controller.views import FailedError
 from rukpak.controller.views.objects import is_hook, is_owned
 
-T = TypeVar("T")
 Manifest = dict[str, Any]
 PODS = Resource("", "v1", "Pod", "pods", namespaced=True)
 RUNNING = {each.gvk: each for each in (Resource("batch", "v1", "Job", "jobs", namespaced=True), PODS)}
@@ -211,19 +210,6 @@ def follow(
             if error.status != HTTPStatus.GONE:
                 raise
             version = ""
-
-
-def attempt(request: Callable[[], T], *accepted: HTTPStatus) -> T | None:
-    """Return what a request returns; None if the API server answers with one of these statuses.
-
-    Raises: ApiError for any other.
-    """
-    try:
-        return request()
-    except ApiError as error:
-        if error.status not in accepted:
-            raise
-        return None
 
 
 def open_store(client: Client, namespace: str) -> RevisionStore:

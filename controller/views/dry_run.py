@@ -172,9 +172,7 @@ def find_targets(reviewed: Reviewed, discovery: Discovery, *, all_kinds: bool = 
 
     Raises: ApiError if discovery fails.
     """
-    deployment = reviewed.deployment
-    orphan = deployment.spec.deletion_policy == "Orphan"
-    found = make_targets(reviewed.revision, owner_of(deployment), orphan=orphan, is_namespaced=discovery.is_namespaced)
+    found = make_targets(reviewed.revision, owner_of(reviewed.deployment), discovery.is_namespaced)
     return found if all_kinds else leave_out_missing(found, lambda kind: discovery.resource(kind) is None)
 
 
@@ -198,15 +196,11 @@ class DryRun:
         self._passing_on = passing_on
         self._client, self._deployment, self._installed = reviewed.on_cluster(), reviewed.deployment, installed
         self._discovery, self._targets = discovery, find_targets(reviewed, discovery)
-        self._owner, self._orphan = owner_of(self._deployment), self._deployment.spec.deletion_policy == "Orphan"
+        self._owner = owner_of(self._deployment)
         self._manager = names.field_manager(self._owner.name)
         self._live: dict[ObjectKey, Manifest] = {}
         self._problems: list[str] = [text for text in self._deployment.status.warnings if leftovers.is_about_left(text)]
-        before = (
-            make_targets(installed, self._owner, orphan=self._orphan, is_namespaced=discovery.is_namespaced)
-            if installed
-            else None
-        )
+        before = make_targets(installed, self._owner, discovery.is_namespaced) if installed else None
         self._reduced = find_reduced(before, self._targets) if before else {}
         self._options = self._make_options()
 
@@ -215,7 +209,6 @@ class DryRun:
         return ApplyOptions(
             owner=self._owner,
             user=None,
-            orphan=self._orphan,
             collision_protection=spec.collision_protection,
             install_namespace=spec.install_namespace or self._deployment.status.install_namespace,
             spec_version="",
@@ -242,8 +235,7 @@ class DryRun:
                 continue
             giver, _ = try_to_read(value) if value else (None, "")
             if giver:
-                is_orphan = giver.spec.deletion_policy == "Orphan"
-                yield Giver(owner=owner_of(giver), orphan=is_orphan, user=None, hindrance=find_hindrance(giver))
+                yield Giver(owner=owner_of(giver), user=None, hindrance=find_hindrance(giver))
 
     def compare(self, progress: Progress) -> tuple[list[Difference], list[str]]:
         """Compare all objects; returns the differences, and what is unsafe or could not be found out.
@@ -315,9 +307,7 @@ class DryRun:
 
     def _find_gone(self) -> Iterator[Difference]:
         records = {key: project(value, key.group, key.kind) for key, value in self._live.items()}
-        for record in find_surplus(
-            self._targets.by_key, self._name_installed() or records, records, self._owner, orphan=self._orphan
-        ):
+        for record in find_surplus(self._targets.by_key, self._name_installed() or records, records, self._owner):
             disposal, live = dispose(record, RemovalCause.PRUNE), self._live[record.key]
             is_kept = disposal is Disposal.RELEASE or self._deployment.spec.prune == "Never"
             note = "it stays because of its kind, its annotations or spec.prune" if is_kept else ""
@@ -335,7 +325,7 @@ class DryRun:
         # If it is not known, marks alone count.
         if self._installed is None:
             return ()
-        return name_objects([self._installed], self._discovery.is_namespaced, orphan=self._orphan)
+        return name_objects([self._installed], self._discovery.is_namespaced, orphan=self._owner.orphan)
 
     # what would be done
 
@@ -461,7 +451,7 @@ class DryRun:
         ignored = (
             only(live, [path for path in target.ignored.paths if has_field(live, path)]) if live else target.initial
         )
-        body: Manifest = make_body(united(target.manifest, ignored), self._owner, orphan=self._orphan)
+        body: Manifest = make_body(united(target.manifest, ignored), self._owner)
         return as_compared(body, live) if live else body
 
     # what cannot be tried
@@ -499,7 +489,7 @@ class DryRun:
     ) -> Difference | None:
         records = {key: project(value, key.group, key.kind) for key, value in self._live.items()}
         older = self._name_installed() or records
-        dropped = find_dropped(target.key, self._targets.by_key, older, records, self._owner, orphan=self._orphan)
+        dropped = find_dropped(target.key, self._targets.by_key, older, records, self._owner)
         refused = Refused(
             body=self._make_body(target, None),
             by_quota=failure.contest is Contest.QUOTA,
@@ -507,7 +497,9 @@ class DryRun:
         )
         trials = Trials(client=self._client, resource=resource, manager=self._manager, key=target.key)
         holders = trials.find_holders(refused, dropped).known
-        makes_way = self._deployment.spec.prune != "Never" and not self._orphan and all(map(may_be_deleted, holders))
+        makes_way = (
+            self._deployment.spec.prune != "Never" and not self._owner.orphan and all(map(may_be_deleted, holders))
+        )
         if not (holders and makes_way):
             return None
         note = f"once {', '.join(str(record.key) for record in holders)} is deleted, which has what it needs"

@@ -26,13 +26,13 @@ from rukpak.controller.kube.resources import Resource
 from rukpak.controller.observe.health.rules import assess
 from rukpak.controller.observe.health.verdict import Context, State, Verdict
 from rukpak.controller.observe.records import ObjectKey, key_of, project
+from rukpak.controller.status.report import FAILED
 from rukpak.controller.untrusted import integer, mapping, mappings, text
 from rukpak.controller.views.texts import Color
 
 WAITING = frozenset({each.value for each in Reason if each.retry is Retry.WAIT} | {each.value for each in DECISIONS})
 """Reasons of what waits for something else in the cluster, or for a decision."""
-_FAILED = (Reason.FAILED, Reason.PROGRESS_DEADLINE_EXCEEDED)
-STALLING = frozenset(each.value for each in Reason if each.retry.stalls or each in _FAILED)
+STALLING = frozenset(each.value for each in Reason if each.retry.stalls or each in FAILED)
 """Reasons for which a person must act on an object."""
 _COLORS = {
     "healthy": Color.GREEN,
@@ -308,7 +308,8 @@ def make_unlisted(kinds: Iterable[tuple[str, str]]) -> list[Node]:
 
 def owner_of(deployment: BundleDeployment) -> Owner:
     """Return the owner of the objects of a BundleDeployment, which need not exist."""
-    return Owner(deployment.metadata.name, deployment.metadata.uid or NO_UID)
+    metadata = deployment.metadata
+    return Owner(metadata.name, metadata.uid or NO_UID, orphan=deployment.spec.deletion_policy == "Orphan")
 
 
 def is_owned(item: Mapping[str, Any], deployment: BundleDeployment) -> bool:
@@ -506,8 +507,7 @@ def make_finder(
 
     def _find(value: Mapping[str, Any]) -> str:
         target = targets.get(key_of(value))
-        orphan = deployment.spec.deletion_policy == "Orphan"
-        return describe_drift(value, target, owner_of(deployment), orphan=orphan) if target else ""
+        return describe_drift(value, target, owner_of(deployment)) if target else ""
 
     return _find
 
@@ -527,30 +527,28 @@ def find_targets(
     installed = (revisions or {}).get(deployment.status.installed_revision)
     if installed is None:
         return {}
-    orphan = deployment.spec.deletion_policy == "Orphan"
-    return make_targets(installed, owner_of(deployment), orphan=orphan, is_namespaced=discovery.is_namespaced).by_key
+    return make_targets(installed, owner_of(deployment), discovery.is_namespaced).by_key
 
 
-def describe_drift(value: Mapping[str, Any], target: Target, owner: Owner, *, orphan: bool) -> str:
+def describe_drift(value: Mapping[str, Any], target: Target, owner: Owner) -> str:
     """Return which fields of an object other clients have modified, and which ones; empty if none has. Pure.
 
     Takes what `find_drift` does.
     """
-    found = find_drift(value, target, owner, orphan=orphan)
+    found = find_drift(value, target, owner)
     return found.describe_fields() if found else ""
 
 
-def find_drift(value: Mapping[str, Any], target: Target, owner: Owner, *, orphan: bool) -> DriftedObject | None:
+def find_drift(value: Mapping[str, Any], target: Target, owner: Owner) -> DriftedObject | None:
     """Find which fields of an object other clients have modified, and which ones; None if it is as we left it. Pure.
 
     Args:
         value: the object.
         target: what its revision asks for.
         owner: its BundleDeployment.
-        orphan: whether the deletionPolicy is Orphan.
     """
     record = project(value, target.key.group, target.key.kind)
     if record.applied_digest != target.digest or record.wiped or target.ignored.accepts_drift:
         return None
-    body = as_compared(make_body(target.manifest, owner, orphan=orphan), value)
+    body = as_compared(make_body(target.manifest, owner), value)
     return explain(target.key, value, body, names.field_manager(owner.name))

@@ -90,7 +90,7 @@ def copy(original: Original, name: str) -> Iterator[tuple[str, Manifest]]:
     named = {original.name: name, original.deployment["metadata"]["uid"]: owner.uid}
     deployment = _renamed(original.deployment, named)
     revision = _revision(original.revision, deployment, named)
-    targets = make_targets(revision, owner, orphan=False, is_namespaced=lambda _: True)
+    targets = make_targets(revision, owner, lambda _: True)
     digests = [target.digest for target in targets.targets if not target.bare]
     yield f"namespaces/{name}", _renamed(original.namespace, named)
     ledger = Ledger()

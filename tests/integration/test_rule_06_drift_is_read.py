@@ -8,6 +8,7 @@ import json
 import random
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -176,7 +177,7 @@ def _make(kind: str, namespace: str, dice: random.Random) -> tuple[str, dict[str
     manifest = {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": metadata, **KINDS[kind](dice)}
     path = Resource(gvk.group, gvk.version, gvk.kind, plural, namespaced=True).path(namespace, name)
     # Without a controller reference, which the garbage collector would follow to an owner that is not there.
-    return path, make_body(manifest, OWNER, orphan=True)
+    return path, make_body(manifest, replace(OWNER, orphan=True))
 
 
 # Random edits

@@ -17,7 +17,7 @@ from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import Deployed, World, bundle_of, config_map, new_name, new_world
 from tests.support.charts import RANGES, VERSIONS, pack
 from tests.support.git_servers import GitHttpServer, GitRepository
-from tests.support.inside import Range, choose
+from tests.support.inside import Choice, Range
 from tests.support.private_sources import FORGE, commit_bundle
 from tests.support.registry import LocalRegistry
 from tests.support.web_servers import FileServer
@@ -60,9 +60,12 @@ def by_helm(helm: Path, repository: FileServer, text: str, home: dict[str, str])
 
 def by_us(text: str) -> str | None:
     try:
-        return choose(VERSIONS, Range(text)).highest
+        choice = Choice(Range(text))
     except ValueError:
         return None
+    for version in VERSIONS:
+        choice.see(version)
+    return choice.highest
 
 
 @pytest.mark.parametrize("text", RANGES)

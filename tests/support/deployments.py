@@ -117,7 +117,6 @@ def options_for(*targets: Target, **changes: Any) -> ApplyOptions:
     fields: dict[str, Any] = {
         "owner": OWNER,
         "user": None,
-        "orphan": False,
         "collision_protection": "Prevent",
         "install_namespace": "shop",
         "spec_version": "1",
@@ -138,3 +137,8 @@ def make_secrets(client: Client, namespace: str) -> RevisionSecrets:
 def make_store(client: Client, namespace: str, tenant_bytes: int = TENANT_BYTES) -> RevisionStore:
     """Return a store that reads everything from the cluster."""
     return RevisionStore(client, make_secrets(client, namespace), tenant_bytes)
+
+
+def retired(store: RevisionStore, name: str) -> list[str]:
+    """Return the digests of the revisions that are only part of the history."""
+    return [each.digest for each in store._heads(name, "") if each.is_retired]

@@ -44,7 +44,7 @@ from rukpak.controller.sources.git import objects as git_objects
 from rukpak.controller.sources.git import process as git_process
 from rukpak.controller.sources.git import source as git_submodules
 from rukpak.controller.sources.git.objects import Objects
-from rukpak.controller.sources.versions import Range, choose
+from rukpak.controller.sources.versions import Choice, Range
 from rukpak.controller.ui import watching
 from rukpak.controller.ui.logs import LINE_BYTES
 
@@ -60,6 +60,7 @@ __all__ = [
     "ApiError",
     "ApplyFailure",
     "Backoff",
+    "Choice",
     "Client",
     "Collection",
     "ContentStore",
@@ -88,7 +89,6 @@ __all__ = [
     "announce",
     "assemble",
     "assess",
-    "choose",
     "classify",
     "connect",
     "covers",

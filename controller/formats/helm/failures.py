@@ -178,13 +178,14 @@ def _path_in_chart(path: str) -> str:
 
 
 def _read_templates(folder: Path) -> dict[str, _Template]:
-    files = list(_find_files(folder))
+    files = list(find_templates(folder))
     if sum(path.stat().st_size for path in files) > _MOST_BYTES:
         return {}
     return {str(path.relative_to(folder)): _read_template(path.read_bytes()) for path in files}
 
 
-def _find_files(folder: Path) -> Iterator[Path]:
+def find_templates(folder: Path) -> Iterator[Path]:
+    """Yield the templates of a chart and of its dependencies, in order."""
     for path in sorted(folder.rglob("*")):
         if _FOLDER in path.relative_to(folder).parts[:-1] and path.is_file():
             yield path

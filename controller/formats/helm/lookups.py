@@ -35,6 +35,7 @@ from rukpak.api.errors import BundleError
 from rukpak.api.plugins import MEBIBYTE, Answers, Lookup
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.limits import quote, some
+from rukpak.controller.formats.helm.failures import find_templates
 from rukpak.controller.untrusted import mapping, sequence
 
 _WORD = re.compile(rb"\blookup\b")
@@ -334,7 +335,7 @@ def asks(folder: Path, values: Iterable[bytes]) -> bool:
         folder: with the files of the chart and of its dependencies.
         values: the texts of all values.
     """
-    templates = [path.read_bytes() for path in _templates(folder)]
+    templates = [path.read_bytes() for path in find_templates(folder)]
     if any(_WORD.search(text) and find_calls(text) for text in templates):
         return True
     if not any(map(_EVALUATES.search, templates)):
@@ -354,7 +355,7 @@ def _is_said(text: bytes) -> bool:
 
 def find_asked(folder: Path) -> dict[str, list[Call]]:
     """Return the calls of `lookup` in the templates of a chart, by the path of the template in it."""
-    found = {str(path.relative_to(folder)): find_calls(path.read_bytes()) for path in _templates(folder)}
+    found = {str(path.relative_to(folder)): find_calls(path.read_bytes()) for path in find_templates(folder)}
     return {path: calls for path, calls in found.items() if calls}
 
 
@@ -371,7 +372,7 @@ def rewrite_files(folder: Path, answers: Answers) -> int:
     Raises: BundleError (RenderLimitExceeded).
     """
     size, evaluates = 0, False
-    for path in _templates(folder):
+    for path in find_templates(folder):
         text = path.read_bytes()
         evaluates = evaluates or bool(_EVALUATES.search(text))
         if not (_WORD.search(text) or _EVALUATES.search(text)):
@@ -395,12 +396,6 @@ def rewrite_files(folder: Path, answers: Answers) -> int:
 def _too_large() -> BundleError:
     problem = "lookup: the templates are too large with what is found"
     return BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; {REMEDY}")
-
-
-def _templates(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.rglob("*")):
-        if _FOLDER in path.relative_to(folder).parts[:-1] and path.is_file():
-            yield path
 
 
 _COLUMN = re.compile(r"(\btemplates/[^\s:]{1,300}:\d{1,9}):\d{1,9}")

@@ -177,7 +177,6 @@ class Configuration:
     values_files: tuple[str, ...] = ()
     """Paths and patterns of paths in the content tree; later files override earlier ones."""
     ignore_missing: bool = False
-    """Whether values files may be missing."""
     release_name: str = ""
     """'': the name of the BundleDeployment."""
     include_crds: bool = True

@@ -289,8 +289,6 @@ class Options:
 
     targets: tuple[str, ...]
     """The watched namespaces; `("",)` means all."""
-    certificate_provider: str
-    """'': chosen by what the cluster serves."""
     deployment: DeploymentConfig
 
 
@@ -308,7 +306,6 @@ def read_options(config: Mapping[str, Any], modes: frozenset[str], namespace: st
         raise _invalid(problem)
     return Options(
         targets=targets,
-        certificate_provider=config.get(_PROVIDER, ""),
         deployment=read_deployment_config(config.get(SECTION, {})),
     )
 

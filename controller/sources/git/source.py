@@ -46,7 +46,7 @@ from rukpak.controller.sources.git.process import NOT_FOLLOWED, RedirectedError
 from rukpak.controller.sources.hosts import Detour, Place, find_url_problems, place_of
 from rukpak.controller.sources.pace import check_deadline
 from rukpak.controller.sources.signatures import SignatureError, checking
-from rukpak.controller.sources.signatures.git import COMMIT, TAG, read_commit, read_keys, read_tag, verify
+from rukpak.controller.sources.signatures.git import ALGORITHMS, COMMIT, TAG, read_commit, read_keys, read_tag, verify
 from rukpak.controller.sources.transport import TLSSettings, Transport
 from rukpak.controller.sources.trust import (
     authorization_of,
@@ -63,7 +63,6 @@ _DEFAULT_REF = "HEAD"
 _TAGS = "refs/tags/"
 _OF_TAG, _KEYS = "Tag", ".secret"
 _NAMESPACES = ("refs/heads/", _TAGS)
-_ALGORITHMS = {40: "sha1", 64: "sha256"}
 MAX_COUNT = 100
 """Submodules of one source."""
 MAX_DEPTH = 10
@@ -212,7 +211,7 @@ def _known_signer(resolution: Resolution, access: Access) -> Signer | None:
 
 
 def _digest(commit: str) -> str:
-    return f"{_ALGORITHMS[len(commit)]}:{commit}"
+    return f"{ALGORITHMS[len(commit)]}:{commit}"
 
 
 def _check_pinned(objects: Objects, pinned: Resolution, parameters: Mapping[str, Any], access: Access) -> Signer:

@@ -36,11 +36,11 @@ from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.limits import describe_bytes, quote
 from rukpak.controller.sources.image.reference import DIGEST
 
-_OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _OCI_INDEX = "application/vnd.oci.image.index.v1+json"
 _DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 _DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
-_MANIFESTS, _INDEXES = (_OCI_MANIFEST, _DOCKER_MANIFEST), (_OCI_INDEX, _DOCKER_LIST)
+_MANIFESTS, _INDEXES = (OCI_MANIFEST, _DOCKER_MANIFEST), (_OCI_INDEX, _DOCKER_LIST)
 
 ACCEPT = ", ".join((*_MANIFESTS, *_INDEXES))
 """The header of that name."""
@@ -244,7 +244,7 @@ OLD_CHART = "application/tar+gzip"
 """That of Helm before 3.7."""
 _PROVENANCE = "application/vnd.cncf.helm.chart.provenance.v1.prov"
 _FLUX = "application/vnd.cncf.flux.content.v1.tar+gzip"
-_PLACEHOLDER = "application/vnd.oci.empty.v1+json"  # the placeholder in a list that must not be empty
+PLACEHOLDER = "application/vnd.oci.empty.v1+json"  # the placeholder in a list that must not be empty
 _TITLE = "org.opencontainers.image.title"
 _ARCHIVES = (".tar", ".tar.gz", ".tar.zst")  # .tgz is how charts are packed, which stay files
 _UNPACK = "io.deis.oras.content.unpack"
@@ -279,7 +279,7 @@ def plan_layers(image: Image, path: str) -> tuple[Layer, ...]:
     is_image = image.config is None or image.config.media_type in _IMAGE_CONFIGS
     layers: list[Layer] = []
     for index, descriptor in enumerate(image.layers):
-        if descriptor.media_type == _PLACEHOLDER:
+        if descriptor.media_type == PLACEHOLDER:
             continue
         layer = _plan(descriptor, is_image=is_image)
         if layer is None:

@@ -30,7 +30,6 @@ _NAME_LENGTH = 255
 HUB = "docker.io"
 """The default registry; the normal form of all its names."""
 HUB_HOST = "registry-1.docker.io"
-"""The host of the default registry."""
 HUB_NAMES = (HUB, "index.docker.io", HUB_HOST)
 
 

@@ -32,7 +32,7 @@ from rukpak.controller.content.digests import digest_of
 from rukpak.controller.content.limits import describe_bytes, quote
 from rukpak.controller.sources.hosts import PORTS, Detour, Location, Place, check_host, origin_of
 from rukpak.controller.sources.image.login import Login
-from rukpak.controller.sources.image.manifest import ACCEPT, Descriptor, ValueCounter, parse_manifest
+from rukpak.controller.sources.image.manifest import ACCEPT, OCI_MANIFEST, Descriptor, ValueCounter, parse_manifest
 from rukpak.controller.sources.image.reference import (
     DIGEST,
     ImageReference,
@@ -517,7 +517,6 @@ def _mismatch(subject: str, digest: str) -> BundleError:
     return BundleError(Reason.DIGEST_MISMATCH, problem, place=subject)
 
 
-_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
 _LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 _CREATED, _ACCEPTED = 201, 202
@@ -541,7 +540,7 @@ def push_image(parameters: Mapping[str, Any], layer: bytes, access: Access) -> s
     manifest = _encode(
         {
             "schemaVersion": 2,
-            "mediaType": _MANIFEST,
+            "mediaType": OCI_MANIFEST,
             "config": _describe(_CONFIG, config),
             "layers": [_describe(_LAYER, layer)],
         }
@@ -589,7 +588,7 @@ class _Writer(Registry):
 
         Raises: BundleError.
         """
-        self._request("PUT", "manifests", tag, also=_CREATED, media_type=_MANIFEST, body=manifest).discard()
+        self._request("PUT", "manifests", tag, also=_CREATED, media_type=OCI_MANIFEST, body=manifest).discard()
 
     def _finish(self, started: Response, blob: bytes, digest: str) -> None:
         place = urljoin(started.url, started.headers.get("Location", ""))

@@ -26,7 +26,7 @@ from rukpak.api.errors import BundleError
 from rukpak.api.plugins import MEBIBYTE, Access, Signer
 from rukpak.api.v1alpha2.conditions import Reason, Retry
 from rukpak.controller.content.limits import quote
-from rukpak.controller.sources.image.manifest import Descriptor, Image, Index, parse_manifest
+from rukpak.controller.sources.image.manifest import PLACEHOLDER, Descriptor, Image, Index, parse_manifest
 from rukpak.controller.sources.image.registry import Registry
 from rukpak.controller.sources.signatures import SignatureError
 from rukpak.controller.sources.signatures.cosign import (
@@ -50,7 +50,6 @@ MOST_SIGNATURES = 16
 """Signatures of each way of storing them: each costs two requests, or one."""
 SIGNATURE_BYTES = MEBIBYTE
 _PREDICATE_TYPE = "dev.sigstore.bundle.predicateType"
-_EMPTY = "application/vnd.oci.empty.v1+json"
 _CREATED = "org.opencontainers.image.created"
 
 
@@ -181,7 +180,7 @@ class _Search:
             self.is_by_tag = not self.registry.lists_referrers
             self.referrers = self._by_tag() if self.is_by_tag else self._list()
         # cosign 2 lists bundles at the tag by the type of their empty config.
-        bundles = _of_types(self.referrers, BUNDLE, _EMPTY)
+        bundles = _of_types(self.referrers, BUNDLE, PLACEHOLDER)
         found = [each for each in bundles if each.annotations.get(_PREDICATE_TYPE) in (predicate_type, None)]
         found.reverse()  # an index at a tag has no times, and the latest is its last
         found.sort(key=lambda each: each.annotations.get(_CREATED, ""), reverse=True)

@@ -24,7 +24,7 @@ from rukpak.controller.sources.signatures.programs import run_verifier
 OBJECT_BYTES = MEBIBYTE
 """Limit of a commit or tag; most have less than a thousandth."""
 COMMIT, TAG = "commit", "tag"
-_ALGORITHMS = {40: "sha1", 64: "sha256"}
+ALGORITHMS = {40: "sha1", 64: "sha256"}
 _SIGNATURES = {40: b"gpgsig", 64: b"gpgsig-sha256"}
 """The header with the signature of a commit in a repository with names of that length."""
 _ORDER: Mapping[str, re.Pattern[bytes]] = {
@@ -173,7 +173,7 @@ def _split(kind: str, name: str, data: bytes) -> tuple[_Headers, bytes]:
     if len(data) > OBJECT_BYTES:
         raise SignatureError(f"the {kind} exceeds the limit of {describe_bytes(OBJECT_BYTES)}; make it smaller")
     content = b"%s %d\0%s" % (kind.encode(), len(data), data)
-    if hashlib.new(_ALGORITHMS[len(name)], content, usedforsecurity=False).hexdigest() != name:
+    if hashlib.new(ALGORITHMS[len(name)], content, usedforsecurity=False).hexdigest() != name:
         raise SignatureError(f"the {kind} is not what its name says; repair the repository")
     head, empty, body = data.partition(b"\n\n")
     found: list[tuple[bytes, list[bytes]]] = []

@@ -144,7 +144,7 @@ def an_apply_computed_here(count: int) -> Work:
 def objects_to_delete(count: int) -> Work:
     keys = [ObjectKey("", "ConfigMap", "shop", f"a{i}") for i in range(count)]
     records = {key: Record(key=key, owner="web", owner_uid="o", controller_uid="o") for key in keys}
-    return lambda: plan_teardown(records, OWNER, orphan=False)
+    return lambda: plan_teardown(records, OWNER)
 
 
 def dependencies(count: int) -> Work:

@@ -214,8 +214,8 @@ def in_background(admission: Admission, share: str, size: int, cancelled: thread
 def test_what_there_is_room_for_is_held_at_once_and_given_back() -> None:
     admission = Admission(100)
     with admission.room("a", 60, GOES_ON), admission.room("b", 40, GOES_ON):
-        assert admission.held == 100
-    assert (admission.held, admission.waiting) == (0, 0)
+        assert admission._turns.active == 100
+    assert (admission._turns.active, admission._turns.waiting) == (0, 0)
 
 
 def test_who_finds_no_room_waits_for_it() -> None:
@@ -223,19 +223,19 @@ def test_who_finds_no_room_waits_for_it() -> None:
     with admission.room("a", 60, GOES_ON):
         background = in_background(admission, "b", 50, GOES_ON)
         came = background.__enter__()
-        wait_for(lambda: admission.waiting == 1, SECONDS, "somebody who waits")
+        wait_for(lambda: admission._turns.waiting == 1, SECONDS, "somebody who waits")
         assert came == []
     background.__exit__(None, None, None)
-    assert (came, admission.held) == (["held"], 0)
+    assert (came, admission._turns.active) == (["held"], 0)
 
 
 def test_a_wait_ends_when_nobody_needs_the_result_any_more() -> None:
     admission, cancelled = Admission(100), threading.Event()
     with admission.room("a", 60, GOES_ON), in_background(admission, "b", 50, cancelled) as came:
-        wait_for(lambda: admission.waiting == 1, SECONDS, "somebody who waits")
+        wait_for(lambda: admission._turns.waiting == 1, SECONDS, "somebody who waits")
         cancelled.set()
         wait_for(lambda: came == ["RenderFailed"], SECONDS, "the end of the wait")
-        assert admission.waiting == 0
+        assert admission._turns.waiting == 0
 
 
 def test_what_never_fits_fails_at_once_and_says_what_to_do() -> None:
@@ -292,10 +292,10 @@ def test_who_asks_again_keeps_its_place_and_who_goes_leaves_it() -> None:
     assert line.ask("a0", 100)
     assert not line.ask("b0", 30)
     assert not line.ask("b0", 30)
-    assert line.admission.waiting == 1
+    assert line.admission._turns.waiting == 1
     assert line.release("b0") == []
     assert line.release("a0") == []
-    assert (line.admission.held, line.admission.waiting) == (0, 0)
+    assert (line.admission._turns.active, line.admission._turns.waiting) == (0, 0)
 
 
 def test_a_pass_that_needs_more_than_there_is_runs_alone() -> None:
@@ -312,7 +312,7 @@ def test_of_places_a_share_that_takes_all_it_gets_leaves_some_to_another() -> No
             held.enter_context(places.room("ann", 1, GOES_ON))
         with in_background(places, "ann", 1, GOES_ON) as more:
             with places.room("ben", 1, GOES_ON):
-                assert places.held == 3
+                assert places._turns.active == 3
             assert more == []
             held.close()
             wait_for(lambda: more == ["held"], SECONDS, "the place that was given back")
@@ -324,4 +324,4 @@ def test_a_cancelled_wait_for_a_place_leaves_it_free() -> None:
         cancelled.set()
         wait_for(lambda: got == ["RenderFailed"], SECONDS, "the end of the wait")
     with places.room("ben", 1, GOES_ON):
-        assert places.held == 1
+        assert places._turns.active == 1

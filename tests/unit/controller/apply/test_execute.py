@@ -90,14 +90,13 @@ class Bench:
     def targets(self, *manifests: Any) -> TargetSet:
         terms = Terms(inputs="", install_namespace="shop")
         revision = Revision(digest="sha256:aa", objects=manifests, terms=terms, namespace=self.namespace)
-        return make_targets(revision, OWNER, orphan=False, is_namespaced=self.watches.served.is_namespaced)
+        return make_targets(revision, OWNER, self.watches.served.is_namespaced)
 
     def plan(self, targets: TargetSet) -> tuple[Plan, ApplyOptions]:
         options = ApplyOptions(
             user=self.user,
             retries=self.retries,
             owner=OWNER,
-            orphan=False,
             collision_protection=self.protection,
             install_namespace="shop",
             spec_version=self.spec_version,
@@ -845,7 +844,7 @@ class Reviewer:
 
 def examine(task: Task, giver: User | None, taker: User | None = None) -> tuple[Task, list[User | None]]:
     reviewer = Reviewer()
-    givers = {"bar": Giver(owner=Owner("bar", "uid-bar"), orphan=False, user=giver)}
+    givers = {"bar": Giver(owner=Owner("bar", "uid-bar"), user=giver)}
     options = options_for(TARGET, user=taker, hand_over=HandOver(givers=givers))
     found = refuse_unheld([(task, CONFIG_MAPS)], options, cast("AccessReviewer", reviewer))
     assert [resource for _, resource in found] == [CONFIG_MAPS]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -119,7 +120,7 @@ def revision_of(made: list[Item]) -> Revision:
 
 
 def targets_of(revision: Revision, scope: bool | None, *, orphan: bool) -> TargetSet:
-    return make_targets(revision, OWNER, orphan=orphan, is_namespaced=lambda _: scope)
+    return make_targets(revision, replace(OWNER, orphan=orphan), lambda _: scope)
 
 
 @given(revisions(), revisions(), st.lists(objects_like(*LIVE), max_size=4), SCOPES, st.booleans())
@@ -130,7 +131,7 @@ def test_any_revision_is_planned_beside_any_objects(
     records = {record.key: record for record in map(observed, live)}
     plan = make_plan(options_for(*after.targets, owner=OWNER), before.targets, records)
     assert len(plan.tasks) >= len(after.targets)
-    plan_teardown(records, OWNER, orphan=orphan)
+    plan_teardown(records, replace(OWNER, orphan=orphan))
     find_missing_labels(after, records)
     for record in records.values():
         describe_awaited(record)

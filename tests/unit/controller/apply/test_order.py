@@ -161,7 +161,7 @@ GOING = replace(WIDGET, deleting=True, finalizers=("example.com/hold",))
 
 
 def teardown(*records: Record, orphan: bool = False) -> Teardown:
-    return plan_teardown({record.key: record for record in records}, OWNER, orphan=orphan)
+    return plan_teardown({record.key: record for record in records}, replace(OWNER, orphan=orphan))
 
 
 class Case(NamedTuple):

@@ -132,9 +132,9 @@ def test_under_prevent(case: Case) -> None:
 # Objects that pass to another bundle
 
 BAR = Owner("bar", "uid-bar")
-PAUSED = HandOver(givers={"bar": Giver(owner=BAR, orphan=False, user=None)})
-RUNNING = HandOver(givers={"bar": Giver(owner=BAR, orphan=False, user=None, hindrance="which must be paused")})
-ORPHANING = HandOver(givers={"bar": Giver(owner=BAR, orphan=True, user=None)})
+PAUSED = HandOver(givers={"bar": Giver(owner=BAR, user=None)})
+RUNNING = HandOver(givers={"bar": Giver(owner=BAR, user=None, hindrance="which must be paused")})
+ORPHANING = HandOver(givers={"bar": Giver(owner=replace(BAR, orphan=True), user=None)})
 TAKEN = HandOver(takers={"bar"}, takes=lambda name, uid: (name, uid) == ("bar", "uid-bar"))
 UNREFERENCED = replace(THEIRS, **NO_CONTROLLER)
 CLAIM = ObjectKey("", "PersistentVolumeClaim", "shop", "data")
@@ -305,7 +305,7 @@ def test_which_objects_carry_an_owner_reference(manifest: dict[str, Any], expect
 
 
 def test_a_body_has_every_mark_of_ours_and_no_block_on_deletion() -> None:
-    body = make_body(_manifest(), OWNER, orphan=False)
+    body = make_body(_manifest(), OWNER)
     assert body["metadata"]["labels"] == {names.OWNER_LABEL: "foo"}
     assert body["metadata"]["ownerReferences"] == [
         {
@@ -320,7 +320,7 @@ def test_a_body_has_every_mark_of_ours_and_no_block_on_deletion() -> None:
 
 
 def test_a_body_under_orphan_is_ours_without_a_reference() -> None:
-    body = make_body(_manifest(), OWNER, orphan=True)
+    body = make_body(_manifest(), replace(OWNER, orphan=True))
     assert "ownerReferences" not in body["metadata"]
     assert is_ours(project(body, "", "ConfigMap"), OWNER, carries_reference=False)
 
@@ -329,14 +329,14 @@ def test_the_manifest_is_left_as_it_is_and_its_marks_are_kept() -> None:
     manifest = _manifest(**{"example.com/a": "b"})
     manifest["metadata"]["labels"] = {"app": "web"}
     before = copy.deepcopy(manifest)
-    body = make_body(manifest, OWNER, orphan=False)
+    body = make_body(manifest, OWNER)
     assert manifest == before
     assert body["metadata"]["labels"]["app"] == "web"
     assert body["metadata"]["annotations"]["example.com/a"] == "b"
 
 
 def test_the_digest_is_of_the_body_without_itself() -> None:
-    body = make_body(_manifest(), OWNER, orphan=False)
+    body = make_body(_manifest(), OWNER)
     digest = body["metadata"]["annotations"][names.APPLIED_DIGEST]
     assert digest.startswith("v1:sha256:")
     assert applied_digest(body) == digest
@@ -345,15 +345,15 @@ def test_the_digest_is_of_the_body_without_itself() -> None:
 def test_the_digest_does_not_depend_on_the_order_of_keys() -> None:
     manifest = {**_manifest(), "data": {"a": "1", "b": "2"}}
     reordered = {**dict(reversed(manifest.items())), "data": {"b": "2", "a": "1"}}
-    assert make_body(manifest, OWNER, orphan=False) == make_body(reordered, OWNER, orphan=False)
+    assert make_body(manifest, OWNER) == make_body(reordered, OWNER)
 
 
 def test_the_digest_differs_with_content_owner_and_policy() -> None:
     bodies = [
-        make_body(_manifest(), OWNER, orphan=False),
-        make_body(_manifest(), OWNER, orphan=True),
-        make_body(_manifest(), Owner("foo", "other"), orphan=False),
-        make_body({**_manifest(), "data": {"a": "1"}}, OWNER, orphan=False),
+        make_body(_manifest(), OWNER),
+        make_body(_manifest(), replace(OWNER, orphan=True)),
+        make_body(_manifest(), Owner("foo", "other")),
+        make_body({**_manifest(), "data": {"a": "1"}}, OWNER),
     ]
     assert len({applied_digest(body) for body in bodies}) == len(bodies)
 
@@ -427,8 +427,8 @@ OBSERVED = {
 def test_what_is_surplus_and_what_is_a_stray(case: str) -> None:
     record, older, wanted, is_surplus, is_stray = OBSERVED[case]
     observed = {record.key: record}
-    assert bool(find_surplus(wanted, older, observed, OWNER, orphan=False)) is is_surplus
-    assert bool(find_strays(observed, wanted, older, owner=OWNER, orphan=False)) is is_stray
+    assert bool(find_surplus(wanted, older, observed, OWNER)) is is_surplus
+    assert bool(find_strays(observed, wanted, older, owner=OWNER)) is is_stray
 
 
 B = NAMED_KEY._replace(name="b")

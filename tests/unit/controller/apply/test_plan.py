@@ -14,7 +14,7 @@ from rukpak.controller.apply.plan import Action, Plan, Step, Task, decide, decid
 from rukpak.controller.apply.targets import Target
 from rukpak.controller.kube.resources import GroupVersionKind
 from rukpak.controller.observe.records import ObjectKey, Record
-from tests.support.deployments import options_for
+from tests.support.deployments import OWNER, options_for
 
 KEY = ObjectKey("", "ConfigMap", "shop", "a")
 NAMESPACE_KEY = ObjectKey("", "Namespace", "", "shop")
@@ -144,7 +144,9 @@ def plan(
 ) -> Plan:
     """Return the plan for one whose older revisions name all that is observed, or nothing."""
     older = {record.key: NAMED for record in observed} if named else {}
-    options = options_for(*targets, orphan=orphan, installed=installed, started=started, older=older)
+    options = options_for(
+        *targets, owner=replace(OWNER, orphan=orphan), installed=installed, started=started, older=older
+    )
     return make_plan(options, earlier, {record.key: record for record in observed})
 
 

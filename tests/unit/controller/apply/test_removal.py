@@ -301,7 +301,7 @@ def released_cluster() -> FakeCluster:
     """A released_cluster with one object of ours, which another client has written to, too."""
     released_cluster = FakeCluster()
     manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "shop"}, "data": {}}
-    released_cluster.client.apply(PATH, make_body(manifest, OWNER, orphan=False), manager="rukpak/foo", force=True)
+    released_cluster.client.apply(PATH, make_body(manifest, OWNER), manager="rukpak/foo", force=True)
     released_cluster.patch(PATH, {"data": {"color": "red"}, "metadata": {"annotations": {"example.com/a": "b"}}})
     released_cluster.taken()
     return released_cluster

@@ -336,7 +336,7 @@ def task(manifest: dict[str, Any]) -> tuple[Task, Resource]:
 
 def apply(cluster: FakeCluster, manifest: dict[str, Any]) -> str:
     path = cluster.path(manifest)
-    cluster.client.apply(path, make_body(manifest, OWNER, orphan=False), manager="rukpak/foo", force=True)
+    cluster.client.apply(path, make_body(manifest, OWNER), manager="rukpak/foo", force=True)
     cluster.taken()
     return path
 

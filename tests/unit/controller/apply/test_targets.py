@@ -49,12 +49,12 @@ def definition(**spec: Any) -> dict[str, Any]:
 def targets(*objects: dict[str, Any], orphan: bool = False, **scopes: bool) -> TargetSet:
     revision = Revision(digest="sha256:aa", objects=objects, terms=Terms(inputs="", install_namespace="shop"))
     known = {**SCOPES, **scopes}
-    return make_targets(revision, OWNER, orphan=orphan, is_namespaced=lambda kind: known.get(kind.kind))
+    return make_targets(revision, replace(OWNER, orphan=orphan), lambda kind: known.get(kind.kind))
 
 
 def test_a_target_says_what_will_be_sent() -> None:
     target = targets(CONFIG_MAP).by_key[ObjectKey("", "ConfigMap", "shop", "a")]
-    body = make_body(CONFIG_MAP, OWNER, orphan=False)
+    body = make_body(CONFIG_MAP, OWNER)
     assert target.digest == body["metadata"]["annotations"][names.APPLIED_DIGEST]
     assert target.kind == GroupVersionKind("", "v1", "ConfigMap")
     assert target.carries_reference
@@ -111,7 +111,7 @@ def test_the_namespace_of_an_unknown_kind_is_decided_when_it_is_served() -> None
 def test_a_kind_that_comes_to_be_served_meanwhile_is_not_decided_yet() -> None:
     answers = iter([None, True])
     revision = Revision(digest="sha256:aa", objects=(WIDGET,), terms=Terms(inputs="", install_namespace="shop"))
-    made = make_targets(revision, OWNER, orphan=False, is_namespaced=lambda _kind: next(answers))
+    made = make_targets(revision, OWNER, lambda _kind: next(answers))
     assert made.undecided
     assert [target.key.namespace for target in made.targets] == [""]
 
@@ -158,7 +158,7 @@ def test_a_definition_of_another_type_is_left_for_the_api_server_to_refuse() -> 
 def test_a_created_install_namespace_has_what_the_rendering_says() -> None:
     terms = Terms(inputs="", install_namespace="shop")
     revision = Revision(digest="", objects=(CONFIG_MAP,), terms=terms, namespace={"labels": {"team": "a"}})
-    first = make_targets(revision, OWNER, orphan=False, is_namespaced=lambda kind: SCOPES[kind.kind]).targets[0]
+    first = make_targets(revision, OWNER, lambda kind: SCOPES[kind.kind]).targets[0]
     assert first.bare
     assert first.manifest == {**NAMESPACE, "metadata": {"name": "shop", "labels": {"team": "a"}}}
 
@@ -209,7 +209,7 @@ def optional_targets(*objects: dict[str, Any], kinds: tuple[dict[str, str], ...]
     terms = Terms(inputs="", install_namespace="shop", optional=kinds)
     revision = Revision(digest="sha256:aa", objects=objects, terms=terms)
     served = {"ConfigMap": True, "CustomResourceDefinition": False}
-    return make_targets(revision, Owner("foo", "uid"), orphan=False, is_namespaced=lambda kind: served.get(kind.kind))
+    return make_targets(revision, Owner("foo", "uid"), lambda kind: served.get(kind.kind))
 
 
 class OptionalCase(NamedTuple):
@@ -253,7 +253,7 @@ RULES = {"ignore": [{"group": "", "kind": "ConfigMap", "name": "object-7", "path
 def make_set(*objects: dict[str, Any]) -> TargetSet:
     terms = Terms(inputs="", install_namespace="shop", drift=RULES)
     revision = Revision(digest="sha256:1", objects=objects, terms=terms)
-    return make_targets(revision, PACKED_OWNER, orphan=False, is_namespaced=lambda kind: kind.kind != "Namespace")
+    return make_targets(revision, PACKED_OWNER, lambda kind: kind.kind != "Namespace")
 
 
 def config_map(name: str, text: str = "1", **annotations: str) -> dict[str, Any]:

@@ -173,7 +173,7 @@ def test_a_disk_that_is_full_is_told_without_space_on_it(
 ) -> None:
     write_request = rendering._write_request
 
-    def _fill_the_disk(*arguments: Any) -> dict[str, Any]:
+    def _fill_the_disk(*arguments: Any) -> bytes:
         for each in ("error", name):
             (scratch / "child" / each).symlink_to("/dev/full")
         return write_request(*arguments)
@@ -206,9 +206,9 @@ def test_a_child_gets_the_whole_request(tmp_path: Path, scratch: Path) -> None:
     asked = replace(request_aside(write(tmp_path / "content", MANIFESTS), scratch), capabilities=capabilities)
     merge = {"target": {"kind": "ConfigMap"}, "merge": {"data": {"color": None}}}
     processor = Processor.model_validate({"kind": "patch", "patch": merge})
-    written = json.loads(json.dumps(rendering._write_request("plain", asked, [processor])))
-    assert rendering._read_request(written).capabilities == capabilities
-    assert [each.parameters_json for each in rendering._read_processors(written)] == [merge]
+    _, read, processors, *_ = rendering._read_request(rendering._write_request("plain", asked, [processor]))
+    assert read.capabilities == capabilities
+    assert [each.parameters_json for each in processors] == [merge]
 
 
 def test_a_child_runs_processors(tmp_path: Path, scratch: Path) -> None:

@@ -223,7 +223,7 @@ def test_data_masks_secrets_and_leaves_out_what_is_unchanged() -> None:
 
 def targets(digest: str, *objects: dict[str, Any]) -> TargetSet:
     revision = Revision(digest=digest, objects=objects, terms=Terms(inputs="", install_namespace=""))
-    return make_targets(revision, Owner("shop", "uid"), orphan=False, is_namespaced=lambda _: True)
+    return make_targets(revision, Owner("shop", "uid"), lambda _: True)
 
 
 def test_revisions_are_compared_without_a_cluster() -> None:

@@ -125,9 +125,7 @@ FORBIDDEN = ApiError(403, "Forbidden", "may not be read")
 COMPUTED_CASES = {
     "one that does not exist": ComputedCase(None, None, Change.CREATED, "as rendered, since you may not apply it"),
     "one that may be read": ComputedCase(config_map("red"), None, Change.CHANGED, COMPUTED),
-    "one that may be listed": ComputedCase(
-        make_body(config_map("red"), OWNER, orphan=False), None, Change.CHANGED, COMPUTED
-    ),
+    "one that may be listed": ComputedCase(make_body(config_map("red"), OWNER), None, Change.CHANGED, COMPUTED),
     "one that may not be read either": ComputedCase(config_map("red"), FORBIDDEN, Change.UNREAD, ""),
 }
 
@@ -153,7 +151,7 @@ def test_a_server_that_cannot_answer_is_no_difference() -> None:
 def test_what_admission_denies_is_refused(live: dict[str, Any] | None) -> None:
     cluster = Denying()
     if live:
-        cluster.put(make_body(live, OWNER, orphan=False))
+        cluster.put(make_body(live, OWNER))
     found = compare(cluster)
     assert found.change is Change.REFUSED
     assert "exceeded quota" in found.note

@@ -124,7 +124,7 @@ def live_and_target(**fields: Any) -> tuple[Manifest, Target]:
         "metadata": {"name": "a", "namespace": "shop"},
         "data": {"color": "blue", "size": "1"},
     }
-    body = make_body(manifest, OWNER, orphan=True)
+    body = make_body(manifest, replace(OWNER, orphan=True))
     digest = body["metadata"]["annotations"]["core.rukpak.io/applied-digest"]
     marks: Manifest = {"f:labels": {}, "f:annotations": {}}
     entries = [
@@ -155,17 +155,17 @@ def live_and_target(**fields: Any) -> tuple[Manifest, Target]:
 
 def test_drift_names_the_field_and_who_owns_it() -> None:
     live, target = live_and_target()
-    assert describe_drift(live, target, OWNER, orphan=True) == 'data.color, owned by "edit"'
+    assert describe_drift(live, target, replace(OWNER, orphan=True)) == 'data.color, owned by "edit"'
 
 
 def test_an_object_of_another_revision_has_not_drifted() -> None:
     live, target = live_and_target()
-    assert not describe_drift(live, replace(target, digest="v1:other"), OWNER, orphan=True)
+    assert not describe_drift(live, replace(target, digest="v1:other"), replace(OWNER, orphan=True))
 
 
 def test_accepted_drift_is_not_shown() -> None:
     live, target = live_and_target(ignored=replace(NOTHING_IGNORED, accepts_drift=True))
-    assert not describe_drift(live, target, OWNER, orphan=True)
+    assert not describe_drift(live, target, replace(OWNER, orphan=True))
 
 
 # BundleDeployments among the objects

@@ -156,14 +156,14 @@ def test_a_tenant_has_a_share_of_the_disk(case: Disk) -> None:
     with ExitStack() as stack:
         uses = [(stack.enter_context(shares.use(tenant, SMALL)), size) for tenant, size in case.takes]
         assert reason_of(*(lambda use=use, size=size: use.occupy(size) for use, size in uses)) is case.expect
-    assert shares.taken() == 0
+    assert shares._taken.total() == 0
 
 
 def test_what_was_refused_is_not_counted() -> None:
     shares = DiskShares(total=100, share=60)
     with shares.use(ANN, SMALL) as use:
         assert reason_of(lambda: use.occupy(61)) is FULL
-        assert shares.taken() == 0
+        assert shares._taken.total() == 0
 
 
 @pytest.mark.parametrize("mebibytes", [1, 2048, 8192])
@@ -172,7 +172,7 @@ def test_what_is_within_its_budget_always_has_room_alone(mebibytes: int) -> None
     shares = DiskShares.of_store(mebibytes << 20, limits)
     with shares.use(ANN, limits) as use:
         use.occupy(budget_of(limits))
-        assert shares.taken() == budget_of(limits)
+        assert shares._taken.total() == budget_of(limits)
 
 
 def test_half_of_a_large_store_is_for_one_tenant() -> None:
@@ -207,7 +207,7 @@ def test_what_is_stored_counts_while_it_is_in_use(tmp_path: Path) -> None:
     shares = DiskShares()
     with shares.use(ANN, SMALL) as use:
         count_stored(tmp_path, use)
-        assert shares.taken() == 500 + 2 * BLOCK
+        assert shares._taken.total() == 500 + 2 * BLOCK
         assert reason_of(lambda: use.add_file(501)) is REJECTED
 
 
@@ -231,4 +231,4 @@ def test_sources_that_work_at_the_same_time_are_counted_right() -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        assert shares.taken() == 8000
+        assert shares._taken.total() == 8000

@@ -12,10 +12,10 @@ from kubernetes.config import ConfigException
 from urllib3.exceptions import SystemTimeWarning
 
 from rukpak.controller.content.limits import describe_bytes
-from rukpak.controller.kube.client import SHORTEST_SECONDS, TOO_LARGE, Client, ConfigurationError, Fence
+from rukpak.controller.kube.client import SHORTEST_SECONDS, TOO_LARGE, Client, Fence
 from rukpak.controller.kube.configuration import User
 from rukpak.controller.kube.encoding import APPLY_PATCH, MERGE_PATCH, METADATA, METADATA_LIST
-from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.errors import ApiError, ConfigurationError
 from rukpak.controller.playground.processes import wait_for
 from tests.support.clock import Clock
 from tests.support.fake_api import FakeApi, Fault

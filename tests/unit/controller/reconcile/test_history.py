@@ -8,6 +8,7 @@ import pytest
 
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.revisions.store import RETIRED
+from tests.support.deployments import retired
 from tests.support.fake_cluster import Json
 from tests.support.reconciling import NAME, World
 
@@ -64,7 +65,7 @@ def test_a_retired_revision_names_nothing_on_the_cluster(world: World) -> None:
     install(world, "v1")
     assert not world.exists(OLD)
     assert world.revision_store.digests(NAME) == [world.deployment.status.installed_revision]
-    assert world.revision_store.retired(NAME) == [first]
+    assert retired(world.revision_store, NAME) == [first]
     marked = world.cluster.objects[secrets(world)[first]]["metadata"]["annotations"]
     assert marked[RETIRED] == "true"
 
@@ -122,7 +123,7 @@ def test_one_that_is_installed_again_is_not_retired_any_more(world: World) -> No
     install(world, "v0")
     assert world.deployment.status.installed_revision == first
     assert world.revision_store.digests(NAME) == [first]
-    assert history(world) == [first, *world.revision_store.retired(NAME)]
+    assert history(world) == [first, *retired(world.revision_store, NAME)]
     assert world.exists(OLD)
 
 
@@ -134,7 +135,7 @@ def test_a_retirement_that_fails_is_made_up_for(world: World) -> None:
     with pytest.raises(ApiError):
         world.settle()
     world.settle()
-    assert world.revision_store.retired(NAME) == [first]
+    assert retired(world.revision_store, NAME) == [first]
 
 
 def test_what_status_says_about_a_revision_that_was_never_applied_does_not_keep_it(world: World) -> None:

@@ -55,7 +55,7 @@ def test_nothing_of_it_is_held_between_passes(world: World) -> None:
     world.wish("v1", drift={"mode": "Report"})
     for _ in range(4):
         world.reconcile()
-        assert (held_after_a_pass(world), world.admission.held) == ([], 0)
+        assert (held_after_a_pass(world), world.admission._turns.active) == ([], 0)
 
 
 def test_a_pass_waits_for_room_and_is_woken(world: World) -> None:
@@ -72,7 +72,7 @@ def test_a_pass_waits_for_room_and_is_woken(world: World) -> None:
     assert world.woken == [NAME]
     world.settle()
     assert world.cluster.objects[MAP]["data"]["a"] == "1"
-    assert (world.shelf.calls.count("build v1"), world.admission.held) == (builds, 0)
+    assert (world.shelf.calls.count("build v1"), world.admission._turns.active) == (builds, 0)
 
 
 def test_who_is_gone_waits_no_more(world: World) -> None:
@@ -82,10 +82,10 @@ def test_who_is_gone_waits_no_more(world: World) -> None:
     world.wish("v1")
     world.reconcile()
     world.reconcile()
-    assert world.admission.waiting == 1
+    assert world.admission._turns.waiting == 1
     del world.cluster.objects[PATH]
     world.reconcile()
-    assert world.admission.waiting == 0
+    assert world.admission._turns.waiting == 0
 
 
 def test_what_takes_too_much_unpacked_is_not_kept(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

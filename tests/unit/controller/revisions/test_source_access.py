@@ -133,7 +133,7 @@ def test_a_suspect_of_a_crash_is_rendered_while_nothing_else_holds_memory(tmp_pa
         quarantine = Quarantine(lambda: tmp_path, "")  # the process before this one died in the block
     access = SourceAccess(cast("SecretReader", Reader()), list[str]().append, admission, quarantine)
     with access.build_context(asked, SourceProgress()).room(MEBIBYTE, threading.Event()):
-        assert admission.held == admission.total
+        assert admission._turns.active == admission.total
 
 
 def test_a_pass_is_asked_for_only_when_there_is_something_to_tell() -> None:

@@ -14,7 +14,7 @@ from rukpak.controller.formats.applicable import revision_digest
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.resources import SECRETS
 from rukpak.controller.revisions.store import CHUNK_BYTES, RevisionSecrets, RevisionStore
-from tests.support.deployments import make_store, manifest
+from tests.support.deployments import make_store, manifest, retired
 from tests.support.fake_cluster import FakeCluster
 from tests.support.reconciling import SeenSecrets
 
@@ -170,14 +170,14 @@ def test_a_retired_revision_can_be_read_and_is_recalled_when_it_is_written_again
     store.write("shop", new, "uid-shop")
     store.keep_only("shop", [new.digest], [old.digest])
     assert store.is_tidy("shop", [new.digest], [old.digest])
-    assert (store.digests("shop"), store.retired("shop")) == ([new.digest], [old.digest])
+    assert (store.digests("shop"), retired(store, "shop")) == ([new.digest], [old.digest])
     assert store.read("shop", old.digest) == old
     assert not store.is_lost("shop", old.digest)
 
     store.write("shop", old, "uid-shop")
 
     assert sorted(store.digests("shop")) == sorted([new.digest, old.digest])
-    assert store.retired("shop") == []
+    assert retired(store, "shop") == []
 
 
 @pytest.mark.parametrize(
@@ -206,5 +206,5 @@ def test_only_retired_revisions_make_room(cluster: FakeCluster) -> None:
 
     store.write("other", kept[3])
 
-    assert store.retired("shop") == [kept[1].digest]
+    assert retired(store, "shop") == [kept[1].digest]
     assert store.digests("shop") == [kept[2].digest]

@@ -31,7 +31,7 @@ from rukpak.controller.sources.chart_index import (
     UnreadableError,
     read_charts,
 )
-from rukpak.controller.sources.versions import Range, choose
+from rukpak.controller.sources.versions import Choice, Range
 
 ENTRY = {
     "annotations": {"images": "- name: web\n  version: 9.9.9\n"},
@@ -211,7 +211,10 @@ def test_choosing_among_many_releases_with_long_addresses_takes_little_memory() 
     def look_up() -> None:
         versions = found.versions("web")
         assert versions is not None
-        assert choose(versions, Range("")).highest == "1.0.4999"
+        choice = Choice(Range(""))
+        for version in versions:
+            choice.see(version)
+        assert choice.highest == "1.0.4999"
         assert [release.url for release in found.releases("web", "1.0.7") or ()] == [f"{LONG}7"]
 
     assert peak(look_up) < 2 << 20

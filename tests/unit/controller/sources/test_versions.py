@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
@@ -10,17 +11,29 @@ from hypothesis import strategies as st
 
 from rukpak.controller.content.limits import quote
 from rukpak.controller.sources.versions import (
+    Check,
+    Choice,
+    Parse,
     Range,
     Version,
     checked,
-    choose,
     compile_filter,
     parse_loosely,
     parse_version,
+    proceed,
     similar,
 )
 
 NUMBERS = st.integers(0, 3)
+
+
+def choose(names: Iterable[str], within: Range, check: Check = proceed, parse: Parse = parse_version) -> Choice:
+    choice = Choice(within, parse)
+    for name in checked(names, check):
+        choice.see(name)
+    return choice
+
+
 VERSIONS = st.builds(Version, major=NUMBERS, minor=NUMBERS, patch=NUMBERS)
 EQUAL = {
     "1.2 - 1.4.5": ">=1.2, <=1.4.5",

@@ -68,11 +68,7 @@ def test_desired_beside_live(case: Case) -> None:
     manifest, live = {**about, "metadata": metadata, **case.desired}, {**about, "metadata": metadata, **case.live}
     live["metadata"] = {**metadata, "uid": "u", "labels": {"added": "by others"}}
     revision = Revision(digest="sha256:aa", objects=(manifest,), terms=Terms(inputs="", install_namespace="shop"))
-    [target] = [
-        each
-        for each in make_targets(revision, Owner("shop", "u"), orphan=False, is_namespaced=lambda _: True).targets
-        if not each.bare
-    ]
+    [target] = [each for each in make_targets(revision, Owner("shop", "u"), lambda _: True).targets if not each.bare]
     rows = compare_with_target(target, live, b"key")
     changed = [(left, right) for left, right, differs in rows if differs]
     if case.name == "a Secret by its hashes":
