@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from rukpak.api.plugins import Hook
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.conformance import FormatContract, Processing, ProcessorContract
@@ -16,6 +18,7 @@ from rukpak.controller.processors.patch import PatchProcessor
 from tests.support.bundles import ROOT, bundle_of, config_map
 from tests.support.charts import chart_of, files_of
 
+pytestmark = pytest.mark.usefixtures("one_other_process")
 BROKEN = {"manifests/a.yaml": b"apiVersion: v1\nkind: [\n"}
 HOOK = Hook(manifest=config_map("hook"), events=("pre-install",))
 
