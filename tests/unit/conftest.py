@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from rukpak.api.v1alpha2 import schema
 from rukpak.conformance import contracts
+from rukpak.controller.building import entry_points
 from tests.support.clock import Clock
 from tests.support.tables import as_table, is_combined
 
@@ -31,8 +33,11 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("unhurried")
     # The program sets it when it imports git, which may first be within a test.
     os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
-    # A program makes the schema of the API once, while tests make it a hundred times, in 0.4 s without this.
-    pytest.MonkeyPatch().setattr(schema, "find_descriptions", cache(schema.find_descriptions))
+    # A program makes the schema of the API and looks through what is installed once, while tests do a hundred times.
+    patch = pytest.MonkeyPatch()
+    patch.setattr(schema.BundleDeployment, "model_json_schema", cache(schema.BundleDeployment.model_json_schema))
+    found = cache(lambda _path, **wanted: metadata.entry_points(**wanted))
+    patch.setattr(entry_points, "entry_points", lambda **wanted: found(tuple(sys.path), **wanted))
 
 
 @pytest.hookimpl(tryfirst=True)
