@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import HealthCheck, settings
 
-from rukpak.api.v1alpha2 import schema
+from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.conformance import contracts
 from rukpak.controller.building import entry_points
 from tests.support.clock import Clock
@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Set how many inputs hypothesis draws for a property that does not say so, and read the models' sources once."""
+    """Set how many inputs hypothesis draws for a property that does not say so; keep what a program makes once."""
     examples = 100 if config.getoption("--all") else 10
     # By wall-clock time, it would fail a property if one input takes 0.2 s, as on a busy machine.
     settings.register_profile(
@@ -35,7 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
     # A program makes the schema of the API and looks through what is installed once, while tests do a hundred times.
     patch = pytest.MonkeyPatch()
-    patch.setattr(schema.BundleDeployment, "model_json_schema", cache(schema.BundleDeployment.model_json_schema))
+    patch.setattr(BundleDeployment, "model_json_schema", cache(BundleDeployment.model_json_schema))
     found = cache(lambda _path, **wanted: metadata.entry_points(**wanted))
     patch.setattr(entry_points, "entry_points", lambda **wanted: found(tuple(sys.path), **wanted))
 
