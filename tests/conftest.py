@@ -10,11 +10,12 @@ import os
 import uuid
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
-from xdist.remote import Producer  # type: ignore[import-untyped]
+from xdist.remote import Producer, WorkerInteractor  # type: ignore[import-untyped]
 from xdist.scheduler.loadfile import LoadFileScheduling  # type: ignore[import-untyped]
 
 from hack.control_plane.builds import BUILDS
@@ -76,6 +77,23 @@ def pytest_configure(config: pytest.Config) -> None:
         _go_on_unconfined()
     config.stash[SURROUNDINGS] = Surroundings()
     config.stash[BINARIES] = Binaries(read_settings(), _teller(config), builds=BUILDS)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Have workers not tell that a test was set up or torn down, which only some reports show."""
+    options = session.config.option
+    if options.durations or options.xmlpath or options.verbose > 0:
+        return
+    for worker in session.config.pluginmanager.get_plugins():
+        if isinstance(worker, WorkerInteractor):
+            worker.sendevent = partial(_send, worker.sendevent)
+
+
+def _send(send: Callable[..., None], name: str, **content: Any) -> None:
+    data = content.get("data", {})
+    is_step = name == "testreport" and data["outcome"] == "passed" and data["when"] != "call"
+    if not is_step and name != "logstart":
+        send(name, **content)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -350,7 +368,9 @@ def standing() -> Standing:
 @pytest.fixture(scope="module", autouse=True)
 def _alone(request: pytest.FixtureRequest) -> None:
     """End the standing controller of a cluster that a file uses without it, perhaps with a controller of its own."""
-    fixtures = {name for item in request.session.items if item.path == request.path for name in fixtures_of(item)}
+    # Of unit tests there are thousands, which have no cluster.
+    tests = [] if "unit" in request.path.parts else request.session.items
+    fixtures = {name for item in tests if item.path == request.path for name in fixtures_of(item)}
     for cluster, world in STANDING.items():
         if cluster in fixtures and world not in fixtures:
             request.getfixturevalue("standing").end(cluster)

@@ -32,6 +32,7 @@ from tests.support.example_plugins import (
     unique,
 )
 
+pytestmark = pytest.mark.usefixtures("one_other_process")
 PATH = "spec.sources[0].parameters"
 SECRETS = {"key": {"key": b"open sesame"}}
 WRONG = {"key": {"key": b"wrong"}}

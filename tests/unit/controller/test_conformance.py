@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import cache
+
+import pytest
 
 from rukpak.api.plugins import Hook
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.conformance import FormatContract, Processing, ProcessorContract
+from rukpak.controller.formats.helm import format as helm_format
 from rukpak.controller.formats.helm.format import HelmFormat
 from rukpak.controller.formats.plain import PlainFormat
 from rukpak.controller.formats.registry_v1.registry_format import RegistryV1Format
@@ -16,7 +20,9 @@ from rukpak.controller.processors.patch import PatchProcessor
 from tests.support.bundles import ROOT, bundle_of, config_map
 from tests.support.charts import chart_of, files_of
 
+pytestmark = pytest.mark.usefixtures("one_other_process")
 BROKEN = {"manifests/a.yaml": b"apiVersion: v1\nkind: [\n"}
+FINDER = cache(helm_format.make_finder)
 HOOK = Hook(manifest=config_map("hook"), events=("pre-install",))
 
 
@@ -27,6 +33,13 @@ class TestPlain(FormatContract):
     bad_content = ((BROKEN, Reason.INVALID_BUNDLE),)
 
 
+@pytest.fixture
+def _one_finder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each format would run the program for its version, and compute its digest."""
+    monkeypatch.setattr(helm_format, "make_finder", FINDER)
+
+
+@pytest.mark.usefixtures("_one_finder")
 class TestHelm(FormatContract):
     plugin = HelmFormat
     content = (chart_of({"templates/a.yaml": json.dumps(config_map("a"))}),)

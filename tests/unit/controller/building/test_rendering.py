@@ -69,7 +69,7 @@ def json_of(name: str, **data: str) -> bytes:
 
 
 MANIFESTS = {
-    "manifests/a.json": json_of("a", great="x" * GREAT, wide="\U0001f600" * 20),
+    "manifests/a.json": json_of("a", great="GREAT", wide="\U0001f600" * 20).replace(b"GREAT", b"x" * GREAT),
     "manifests/b.yaml": b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\ndata: null\n",
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -51,6 +52,15 @@ def test_what_is_wrong_with_an_expression_is_told(evaluator: Evaluator) -> None:
     assert evaluator.find_problem("1 +") == "line 1, column 4: Syntax error: mismatched input '<EOF>'"
 
 
+WITH_TIME = f"from {expressions.__name__.rpartition('.')[0]} import expressions as e; e.SECONDS = 60; e.main()"
+"""A child with so much processor time that another limit ends a request: memory takes long on a busy machine."""
+
+
+@pytest.fixture
+def _with_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation, "_COMMAND", (sys.executable, "-P", "-c", WITH_TIME))
+
+
 HOSTILE = [
     ("nested lists are copied with each step", "self.items.map(n, self.items).size() == 0", MANY, TOO_MUCH),
     ("long texts are made by nested lists",
@@ -69,6 +79,7 @@ def test_what_is_too_expensive_ends_and_the_next_one_is_answered(
     assert evaluator.evaluate(["status.phase == 'Up'"], UP) == [True]
 
 
+@pytest.mark.usefixtures("_with_time")
 @pytest.mark.parametrize("is_new", [True, False], ids=["in a new child", "in one that has answered"])
 def test_memory_is_limited(evaluator: Evaluator, is_new: bool) -> None:
     if not is_new:

@@ -6,7 +6,6 @@ import hashlib
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pytest
 
@@ -35,10 +34,11 @@ def gpg(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpgHome]:
         yield home
 
 
-@pytest.fixture
-def signed(gpg: GpgHome, tmp_path: Path) -> Signed:
+@pytest.fixture(scope="module")
+def signed(gpg: GpgHome, tmp_path_factory: pytest.TempPathFactory) -> Signed:
     more = "description: '- it begins with a dash'\nannotations: {a: 'x  '}\n"
-    folder = charts.write(tmp_path / "chart", charts.chart_of({"templates/a.yaml": "a: 1\n"}, more=more)) / "c"
+    files = charts.chart_of({"templates/a.yaml": "a: 1\n"}, more=more)
+    folder = charts.write(tmp_path_factory.mktemp("s") / "chart", files) / "c"
     archive = sign_chart(gpg, folder)
     chart = ChartArchive(name="c", version="1.0.0", digest=f"sha256:{hashlib.sha256(archive.read_bytes()).hexdigest()}")
     provenance = archive.with_name(f"{archive.name}.prov").read_bytes()
