@@ -405,20 +405,92 @@ def test_who_may_not_read_a_log_is_told(page: Page, shop: Shop) -> None:
     expect(page.locator(".panel")).to_contain_text("403 Forbidden")
 
 
-def test_objects_stand_in_their_waves_and_later_ones_wait(
-    page: Page, shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def put_waves(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the first of two waves be applied, and the second one wait."""
     later = make("v1", "ConfigMap", "later")
     later["metadata"] |= {"namespace": "shop", "annotations": {WAVE: "2"}}
     revision = Revision(digest=DIGEST, objects=(later,), terms=Terms(inputs="", install_namespace="shop"))
     monkeypatch.setattr(watching, "read_revisions", lambda *_: {DIGEST: revision})
     wave = {"revision": DIGEST, "number": 0, "since": ago(minutes=2)}
     shop.put("shop", deployment(**{**drifted(), "wave": wave}))
+
+
+def test_objects_stand_in_their_waves_and_later_ones_wait(
+    page: Page, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_waves(shop, monkeypatch)
     show(page, "#/bd/shop")
     present, next_one = page.get_by_role("region", name="Wave 0"), page.get_by_role("region", name="Wave 2")
     expect(present).to_contain_text("waits for Deployment shop/web")
     expect(next_one.locator(".node")).to_contain_text("waiting: later")
     expect(page.locator(".objects .sign.missing")).to_have_count(0)
+
+
+# the graph
+
+
+def test_the_graph_shows_who_owns_whom_the_unhealthy_first(page: Page, shop: Shop) -> None:
+    show(page, "#/bd/shop")
+    page.get_by_role("link", name="Graph", exact=True).click()
+    expect(page).to_have_url(re.compile("#/bd/shop/graph$"))
+    graph = page.get_by_role("group", name="Graph of the objects")
+    level = "> ul > li"
+    expect(graph.locator(f"{level} > .box")).to_contain_text("BundleDeployment")
+    expect(graph.locator(f"{level} {level} > .box")).to_have_count(17)
+    expect(graph.locator(f"{level} {level} > .box").first).to_contain_text("Deployment")
+    pods = graph.locator(f"{level} {level} {level} {level} > .box")
+    expect(pods).to_have_text([re.compile("vt9mb.*3 restarts"), re.compile("8zq2x")])
+    shop.put_pod("vt9mb", is_ready=True)
+    expect(pods.filter(has_text="restarts")).to_have_count(0)
+
+
+def test_a_graph_can_be_sent_and_is_walked_with_the_keyboard(browser: Browser, served: Served) -> None:
+    with opened(browser, served.url, viewport={"width": 400, "height": 800}) as page:
+        show(page, "#/bd/shop/graph")
+        page.reload()
+        graph = page.get_by_role("group", name="Graph of the objects")
+        expect(graph.locator(".box")).to_have_count(21)
+        graph.focus()
+        for _ in range(3):
+            page.keyboard.press("Tab")
+        expect(page.locator(":focus")).to_contain_text(POD)
+        assert graph.evaluate("graph => graph.scrollLeft") > 0, "the third level is not on a narrow screen"
+        page.keyboard.press("Enter")
+        expect(page).to_have_url(re.compile("#/bd/shop/object/uid-[0-9]+$"))
+        expect(page.get_by_role("dialog", name=f"Pod shop/{POD}")).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(page).to_have_url(re.compile("#/bd/shop/graph$"))
+        page.keyboard.press("g")
+        expect(page.locator("details").first).to_be_visible()
+        expect(page).to_have_url(re.compile("#/bd/shop$"))
+
+
+def test_a_graph_has_at_most_a_few_hundred_nodes_and_all_that_need_attention(page: Page, shop: Shop) -> None:
+    for index in range(1000):
+        shop.put_object(CONFIG_MAPS, "ConfigMap", f"many-{index:04}", data={})
+    stray = {"kind": "ConfigMap", "namespace": "shop", "name": "many-0999"}
+    shop.put("shop", deployment(**ready(strays=[stray])))
+    show(page, "#/bd/shop/graph")
+    graph = page.get_by_role("group", name="Graph of the objects")
+    rest = graph.get_by_role("link", name=re.compile("more$"))
+    expect(rest).to_have_text(["… and 1 more", "… and 720 more"])
+    assert graph.locator(".box").count() == 302
+    for text in (POD, "many-0999"):
+        expect(graph.locator(".box", has_text=text)).to_have_count(1)
+    rest.last.click()
+    expect(page.locator("details", has_text="ConfigMap")).to_be_visible()
+
+
+def test_the_graph_has_waves_between_a_bundle_deployment_and_its_objects(
+    page: Page, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_waves(shop, monkeypatch)
+    show(page, "#/bd/shop/graph")
+    waves = page.locator(".graph > ul > li > ul > li")
+    expect(waves.locator("> .box")).to_have_text(
+        [re.compile("Wave 0waits for Deployment shop/web"), re.compile("Wave 2waiting")]
+    )
+    expect(waves.nth(1).locator("li .box")).to_contain_text("later")
 
 
 def test_one_that_does_not_exist_is_said_and_appears_when_it_does(page: Page, shop: Shop) -> None:
@@ -569,7 +641,7 @@ def test_what_may_not_be_done_is_not_offered(options: dict[str, Any], browser: B
 
 # accessibility
 
-VIEWS = ["#/", "#/bd/shop", "#/bd/billing", "#/bd/ads", "#/bd/missing", "#/bd/shop/yaml"]
+VIEWS = ["#/", "#/bd/shop", "#/bd/shop/graph", "#/bd/billing", "#/bd/ads", "#/bd/missing", "#/bd/shop/yaml"]
 
 
 def list_views(shop: Shop) -> list[str]:
