@@ -58,6 +58,6 @@ function box({ uid, kind, namespace, name, state, reason, drift, containers = []
     sign(state), make("span", { class: "hidden" }, state ? `${state}: ` : ""),
     make("span", { class: "kind" }, kind), make("span", { class: "name" }, name),
     notes.map((text) => make("span", { class: "word" }, text)),
-    drift ? make("span", { class: "drift" }, sign("drift"), "drifted") : "",
+    drift ? make("span", { class: "drift" }, sign("drift"), " drifted") : "",
   );
 }
