@@ -19,7 +19,7 @@ from rukpak.api.names import WAVE
 from rukpak.controller.playground.processes import wait_for
 from tests.support.browser import find_violations, launch, opened
 from tests.support.fake_api import Fault
-from tests.support.inside import LINE_BYTES, Revision, RevisionStore, Terms, announce, secret_name, watching
+from tests.support.inside import LINE_BYTES, RevisionStore, announce, secret_name, watching
 from tests.support.objects import make
 from tests.support.pages import (
     BOARD,
@@ -27,6 +27,7 @@ from tests.support.pages import (
     DIGEST,
     EVENTS,
     NEXT,
+    OLDER,
     STORE,
     WORKLOADS,
     Served,
@@ -35,6 +36,7 @@ from tests.support.pages import (
     condition,
     deployment,
     drifted,
+    make_revision,
     pin,
     ready,
     serve,
@@ -344,10 +346,8 @@ def test_what_is_desired_stands_beside_what_is_and_who_has_changed_it(
     page: Page, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desired = make("v1", "ConfigMap", "settings", data={"color": "green", "size": "1"})
-    desired["metadata"]["namespace"] = "shop"
     secret = make("v1", "Secret", "database", data={"password": "b3RoZXI="}, type="Opaque")
-    secret["metadata"]["namespace"] = "shop"
-    revision = Revision(digest=DIGEST, objects=(desired, secret), terms=Terms(inputs="", install_namespace="shop"))
+    revision = make_revision(DIGEST, desired, secret)
     monkeypatch.setattr(watching, "read_revisions", lambda *_: {DIGEST: revision})
     shop.put_object(CONFIG_MAPS, "ConfigMap", "settings", data={"color": "blue", "size": "1", "extra": "x"})
     show(page, "#/bd/shop")
@@ -396,6 +396,20 @@ def test_the_log_of_each_of_fifty_pods_can_be_chosen(page: Page, shop: Shop) -> 
     expect(page.locator(".log")).to_have_text("I am 49")
 
 
+def test_the_log_of_a_container_that_starts_again_or_only_now_is_read_without_a_click(page: Page, shop: Shop) -> None:
+    pod = shop.put_pod("vt9mb", is_ready=False)
+    shop.api.refused[LOG] = Fault(400)
+    show(page, f"#/bd/shop/object/{pod['metadata']['uid']}/logs")
+    expect(page.locator(".panel [role=status]")).to_contain_text("injected 400")
+    shop.api.refused.pop(LOG)
+    shop.api.texts[LOG] = b"first"
+    shop.put_pod("vt9mb", is_ready=True)
+    expect(page.locator(".log")).to_have_text("first")
+    shop.api.texts[LOG] = b"second"
+    shop.put_pod("vt9mb", is_ready=False)
+    expect(page.locator(".log")).to_have_text("second")
+
+
 def test_who_may_not_read_a_log_is_told(page: Page, shop: Shop) -> None:
     pod = shop.put_pod("vt9mb", is_ready=False)
     show(page, f"#/bd/shop/object/{pod['metadata']['uid']}/events")
@@ -408,9 +422,8 @@ def test_who_may_not_read_a_log_is_told(page: Page, shop: Shop) -> None:
 def put_waves(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the first of two waves be applied, and the second one wait."""
     later = make("v1", "ConfigMap", "later")
-    later["metadata"] |= {"namespace": "shop", "annotations": {WAVE: "2"}}
-    revision = Revision(digest=DIGEST, objects=(later,), terms=Terms(inputs="", install_namespace="shop"))
-    monkeypatch.setattr(watching, "read_revisions", lambda *_: {DIGEST: revision})
+    later["metadata"]["annotations"] = {WAVE: "2"}
+    monkeypatch.setattr(watching, "read_revisions", lambda *_: {DIGEST: make_revision(DIGEST, later)})
     wave = {"revision": DIGEST, "number": 0, "since": ago(minutes=2)}
     shop.put("shop", deployment(**{**drifted(), "wave": wave}))
 
@@ -588,23 +601,53 @@ def test_who_may_not_list_them_is_told(browser: Browser, shop: Shop) -> None:
 # acts
 
 
+@pytest.fixture
+def stored(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three revisions in the store, which give a ConfigMap other colors."""
+    made = {
+        digest: make_revision(digest, make("v1", "ConfigMap", "settings", data={"color": color}))
+        for digest, color in ((OLDER, "white"), (DIGEST, "green"), (NEXT, "red"))
+    }
+    monkeypatch.setattr(RevisionStore, "read", lambda _store, _name, digest: made[digest])
+    monkeypatch.setattr(watching, "read_revisions", lambda *_: made)
+    monkeypatch.setattr(watching, "describe_drift", lambda *_, **_options: "data.color, owned by kubectl-edit")
+
+
+ASKED = [
+    ("billing", "Approve", "red"),
+    ("billing", "Roll back", "white"),
+    ("shop", "Resume", "red"),
+]
+
+
+@pytest.mark.usefixtures("stored")
+@pytest.mark.parametrize(("name", "verb", "color"), ASKED, ids=[verb for _, verb, _ in ASKED])
 def test_what_would_change_is_shown_before_it_is_asked_for(
-    page: Page, shop: Shop, monkeypatch: pytest.MonkeyPatch
+    name: str, verb: str, color: str, page: Page, shop: Shop
 ) -> None:
-    revisions = {}
-    for digest, color in ((DIGEST, "green"), (NEXT, "red")):
-        settings = make("v1", "ConfigMap", "settings", data={"color": color})
-        settings["metadata"]["namespace"] = "shop"
-        terms = Terms(inputs="", install_namespace="shop")
-        revisions[digest] = Revision(digest=digest, objects=(settings,), terms=terms)
-    monkeypatch.setattr(RevisionStore, "read", lambda _store, _name, digest: revisions[digest])
-    show(page, "#/bd/billing")
-    page.get_by_role("button", name="Approve").click()
-    dialog = page.get_by_role("dialog", name="Approve: billing")
+    shop.put("shop", deployment({"paused": True}, **{**drifted(), "revision": NEXT}))
+    shop.put_object(CONFIG_MAPS, "ConfigMap", "settings", owner=name, data={"color": "blue"})
+    show(page, f"#/bd/{name}")
+    expect(page.locator(".node span.drift")).to_have_count(1)
+    page.get_by_role("button", name=verb).click()
+    dialog = page.get_by_role("dialog", name=f"{verb}: {name}")
     expect(dialog.locator(".removed")).to_have_text("-  color: green")
-    expect(dialog.locator(".added")).to_have_text("+  color: red")
+    expect(dialog.locator(".added")).to_have_text(f"+  color: {color}")
+    expect(dialog.locator("li", has_text="ConfigMap shop/settings: data.color, owned by kubectl-edit")).to_be_visible()
+    assert not [each for each in shop.api.received if each.query.get("dryRun")], "only on request"
+    dialog.get_by_role("button", name="Compare with the cluster").click()
+    expect(dialog.locator(".preview")).to_contain_text("compared with the cluster")
+    assert [each for each in shop.api.received if each.query.get("dryRun")]
     dialog.get_by_role("button", name="Cancel").click()
-    assert not [each for each in shop.api.received if each.method == "PATCH"]
+    assert not [each for each in shop.api.received if each.method == "PATCH" and not each.query.get("dryRun")]
+
+
+def test_history_names_charts_and_their_versions(page: Page, shop: Shop) -> None:
+    entries = [{"revision": DIGEST, "bundle": "shop 1.4.2", "sources": "chart:1.4.2@1f2e3d4c5b6a"}]
+    shop.put("search", deployment(**ready(history=entries)))
+    show(page, "#/bd/search")
+    expect(page.locator(".history")).to_contain_text("shop 1.4.2 · chart:1.4.2")
+    expect(page.locator(".history")).not_to_contain_text("@1f2e3d4c5b6a")
 
 
 def test_who_may_not_read_revisions_is_told_before_approving(page: Page, shop: Shop) -> None:
