@@ -124,8 +124,8 @@ def _change(page: Page, shop: Shop) -> list[float]:
             sent += 1
             place = sent % 20 if sent % 5 == 0 else sent % COUNT  # each fifth one is on the screen
             told = {"revision": f"t{time.time() * 1000:.0f}", "objects": "6/6"}
-            pins = {"sources": [], "installedSources": []}  # a version would stand in place of the revision
-            shop.put(_name(place), deployment(**ready(display=told, **pins)))
+            # Without a version, which would stand in place of the revision.
+            shop.put(_name(place), deployment(**ready(display=told, sources=[], installedSources=[])))
         page.wait_for_timeout(1000 / STEPS)
     page.wait_for_timeout(1000)
     found: list[float] = page.evaluate("window.lags")
