@@ -102,7 +102,7 @@ def make_row(value: Manifest) -> Row:
         desired=status.revision,
         installed=status.installed_revision,
         sources=list(dict.fromkeys(each.kind for each in spec.sources)),
-        version=", ".join(each.reference for each in status.installed_sources or status.sources if each.reference),
+        version=", ".join(_list_versions(status.installed_sources or status.sources)),
         labels=[f"{key}={label}" for key, label in sorted(strings(value, "metadata", "labels").items())],
         requires=spec.required_deployments,
         healthy=status.objects.healthy,
@@ -113,6 +113,11 @@ def make_row(value: Manifest) -> Row:
         deleting=deployment.metadata.deletion_timestamp is not None,
         changed=_last_change(deployment),
     )
+
+
+def _list_versions(pins: Iterable[SourcePin]) -> list[str]:
+    # A ConfigMap is referred to by its name.
+    return [each.reference for each in pins if each.reference and each.kind != "configMap"]
 
 
 def _last_change(deployment: BundleDeployment) -> str:

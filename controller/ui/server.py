@@ -22,7 +22,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -323,8 +323,13 @@ def _open_log(site: Site, pod: Manifest, query: list[tuple[str, Any]]) -> LineSt
         raise FailedError(one_line(f"{error.status} {error.reason}: {error.message}")) from None
 
 
+def _read_log(stream: LineStream) -> Iterator[list[str]]:
+    with stream:  # whoever reads closes the connection; others only end it
+        yield from read_lines(stream.segments())
+
+
 async def _log_lines(stream: LineStream) -> AsyncIterator[str]:
-    found = read_lines(stream.segments())
+    found = _read_log(stream)
     try:
         # A thread waits for a silent container; when the page closes, the socket is, and the thread ends with it.
         while lines := await to_thread.run_sync(next, found, None, abandon_on_cancel=True, limiter=_LOG_THREADS):

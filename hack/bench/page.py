@@ -1,4 +1,4 @@
-"""The page of `rukpak ui`: 2,000 BundleDeployments until they are seen, 500 changes a second, memory, requests.
+"""The page of `rukpak ui`: 2,000 BundleDeployments and one of 5,000 objects until they are seen, 500 changes a second.
 
 `.venv/bin/python -m hack.bench.page` prints the figures. It needs a Chromium on PATH, and no cluster: an API server in
 memory keeps what is shown, and shares the processors with what is measured.
@@ -20,18 +20,31 @@ from playwright.sync_api import Page
 
 from hack.bench.figures import describe_machine
 from tests.support.browser import find_program, launch_program
-from tests.support.pages import Shop, deployment, ready
+from tests.support.pages import CONFIG_MAPS, Shop, deployment, ready
 
 COUNT = 2000
+OBJECTS = 5000
+"""Of the BundleDeployment `shop`, beside those that it has in tests."""
 RATE = 500
 SECONDS = 10.0
 STEPS = 50
 """Bursts in a second."""
-PAINTED = """() => new Promise((resolve) => {
-  const look = () => document.querySelector("tbody tr") ? resolve(performance.now()) : requestAnimationFrame(look);
+PAINTED = """([selector, text]) => new Promise((resolve) => {
+  const look = () => {
+    const found = document.querySelector(selector)?.textContent.includes(text);
+    return found ? resolve(performance.now()) : requestAnimationFrame(look);
+  };
   look();
 })"""
-"""Resolves to the milliseconds since navigation at the first frame with a row."""
+"""Resolves to the milliseconds since navigation at the first frame with an element that has a text."""
+ROW = ("tbody tr", "")
+VIEWS = {
+    f"first objects of {OBJECTS:,} as a list": ("", "main summary", ""),
+    f"all {OBJECTS:,} of them": ("", ".objects small", f"{OBJECTS + 17} objects"),
+    f"first objects of {OBJECTS:,} as a graph": ("/graph", ".graph li li", ""),
+    "as many of them as a graph has": ("/graph", ".graph", f"{OBJECTS - 280} more"),
+}
+"""By what is on the screen then: the end of the address, and what is looked for."""
 OBSERVED = """() => {
   window.lags = [];
   const look = () => {
@@ -58,6 +71,9 @@ def main() -> None:
     with shop.api, tempfile.TemporaryDirectory() as folder:
         for index in range(COUNT):
             shop.put(_name(index), deployment(**ready()))
+        shop.fill()
+        for index in range(OBJECTS):
+            shop.put_object(CONFIG_MAPS, "ConfigMap", f"many-{index:04}", data={"color": "blue"})
         with (
             _serve(shop.api.kubeconfig(Path(folder) / "kubeconfig")) as (process, url),
             launch_program(program) as browser,
@@ -65,10 +81,12 @@ def main() -> None:
             page = browser.new_page()
             page.goto(url)  # with the cookie and the parts of the page; the watch has its list
             page.locator("tbody tr").first.wait_for()
-            paints = [_paint(page) for _ in range(5)]
-            print(
-                f"first row of {COUNT:,} on the screen, s: {statistics.median(paints):.2f}, at most {max(paints):.2f}"
-            )
+            _print_paints(page, f"first row of {COUNT:,}", *ROW)
+            for title, (end, *wanted) in VIEWS.items():
+                page.evaluate("hash => { location.hash = hash }", f"#/bd/shop{end}")
+                _print_paints(page, title, *wanted)
+            page.evaluate("location.hash = '#/'")
+            page.locator("tbody tr").first.wait_for()
             before, spent = len(shop.api.received), _processor_seconds(process.pid)
             lags = _change(page, shop)
             told = f"{statistics.median(lags):.2f}, at most {max(lags):.2f}"
@@ -88,10 +106,13 @@ def _serve(kubeconfig: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
             process.terminate()
 
 
-def _paint(page: Page) -> float:
-    page.reload(wait_until="commit")
-    found: float = page.evaluate(PAINTED)
-    return found / 1000
+def _print_paints(page: Page, title: str, *wanted: str) -> None:
+    """Load the page again and again, and print how long it takes until something is on the screen."""
+    paints = []
+    for _ in range(5):
+        page.reload(wait_until="commit")
+        paints.append(page.evaluate(PAINTED, wanted) / 1000)
+    print(f"{title} on the screen, s: {statistics.median(paints):.2f}, at most {max(paints):.2f}", flush=True)
 
 
 def _change(page: Page, shop: Shop) -> list[float]:
@@ -103,7 +124,8 @@ def _change(page: Page, shop: Shop) -> list[float]:
             sent += 1
             place = sent % 20 if sent % 5 == 0 else sent % COUNT  # each fifth one is on the screen
             told = {"revision": f"t{time.time() * 1000:.0f}", "objects": "6/6"}
-            shop.put(_name(place), deployment(**ready(display=told)))
+            # Without a version, which would stand in place of the revision.
+            shop.put(_name(place), deployment(**ready(display=told, sources=[], installedSources=[])))
         page.wait_for_timeout(1000 / STEPS)
     page.wait_for_timeout(1000)
     found: list[float] = page.evaluate("window.lags")

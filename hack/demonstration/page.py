@@ -16,10 +16,8 @@ from hack.demonstration.stage import NAMESPACE, Stage
 from tests.support.browser import find_program, launch_program
 
 SIZE: ViewportSize = {"width": 1200, "height": 720}
-VIEWS = {"overview": "#/", "detail": "#/bd/demo"}
-"""By the names of their pictures."""
-SETTLED = {"overview": "tbody tr:nth-child(6)", "detail": ".node span.drift"}
-"""By the same names, what is there once all of it is."""
+SETTLED = {"overview": "tbody tr:nth-child(6)", "graph": ".box .drift", "panel": ".pod:nth-of-type(5)"}
+"""By the names of pictures, what is there once all of it is."""
 MISSING = """\
 apiVersion: core.rukpak.io/v1alpha2
 kind: BundleDeployment
@@ -71,8 +69,22 @@ def show(stage: Stage) -> None:
     """Keep the page open until the user interrupts."""
     with serve(stage) as process:
         assert process.stdout is not None  # noqa: S101 -- for the type checker: it is a pipe
+        url = process.stdout.readline().strip()
+        origin, views = url.partition("?")[0], list_views(stage)
+        stage.shell.tell(f"{url}\nand, once that is open in a browser, there:")
+        stage.shell.tell(f"{origin}{views['graph']}   what belongs to demo, as a graph")
+        stage.shell.tell(f"{origin}{views['panel']}   the Deployment that somebody has scaled, and its pods")
         for line in process.stdout:
             stage.shell.tell(line.rstrip("\n"))
+
+
+def list_views(stage: Stage) -> dict[str, str]:
+    """Return the addresses of what is worth a look, by the names of their pictures.
+
+    Raises: CommandError.
+    """
+    uid = stage.shell.look(f"kubectl -n {NAMESPACE} get deployment web -o jsonpath='{{.metadata.uid}}'")
+    return {"overview": "#/", "graph": "#/bd/demo/graph", "panel": f"#/bd/demo/object/{uid}"}
 
 
 def take_pictures(stage: Stage, folder: Path) -> None:
@@ -85,12 +97,12 @@ def take_pictures(stage: Stage, folder: Path) -> None:
         raise CommandError("no Chromium on PATH to take pictures with")
     with serve(stage, "--no-browser", "--read-only") as process, launch_program(program) as browser:
         assert process.stdout is not None  # noqa: S101 -- for the type checker: it is a pipe
-        url = process.stdout.readline().strip()
+        url, views = process.stdout.readline().strip(), list_views(stage)
         for scheme in ("light", "dark"):
             page = browser.new_context(color_scheme=scheme, viewport=SIZE, reduced_motion="reduce").new_page()
             page.goto(url)
             page.wait_for_url(lambda now: "token=" not in now)  # it leads to the page
-            for name, view in VIEWS.items():
+            for name, view in views.items():
                 page.evaluate("view => { location.hash = view }", view)
                 page.locator(SETTLED[name]).first.wait_for()
                 page.wait_for_timeout(2000)  # marks of what has changed fade

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from hack.demonstration.page import SETTLED
 from hack.demonstration.picture import TRANSCRIPT as PICTURED
 from hack.demonstration.picture import excerpt
 from rukpak.controller.playground.binaries import Binaries
@@ -164,7 +165,7 @@ def test_keep_leaves_it_running_and_says_how_to_use_and_end_it(tmp_path: Path) -
         said, complaint = process.communicate()
     assert process.returncode == 0, said + complaint
     taken = {path.name for path in tmp_path.iterdir()}
-    pictured = {f"page-{view}-{scheme}.png" for view in ("overview", "detail") for scheme in ("light", "dark")}
+    pictured = {f"page-{view}-{scheme}.png" for view in SETTLED for scheme in ("light", "dark")}
     assert taken == (pictured if pictures else set())
     use, end = said.partition("To use it:\n")[2].split("\nTo stop it:\n")
     try:

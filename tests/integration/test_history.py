@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.bundles import STORE, Deployed, Manifest, World, config_map, image
 from tests.support.controller import command
+from tests.support.registry import Files
 
 pytestmark = pytest.mark.own_cluster
 
@@ -59,6 +60,31 @@ def test_an_upgrade_with_a_history_writes_status_as_often_as_without(world: Worl
         world.wait_until_looked_at()
         counts.append(len([each for each in world.writes(since) if f"/{deployed.name}/status" in each]))
     assert counts[0] == counts[1]
+
+
+def chart(version: str) -> Files:
+    manifest = json.dumps(config_map("settings", version=version)).encode()
+    return {
+        "Chart.yaml": f"apiVersion: v2\nname: shop\nversion: {version}\n".encode(),
+        "templates/settings.yaml": manifest,
+    }
+
+
+def test_each_revision_keeps_the_name_and_version_of_its_chart_also_when_it_is_applied_again(world: World) -> None:
+    deployed = world.deploy(chart("1.0.0"), format="helm")
+    first = deployed.wait_ready()["installedRevision"]
+    deployed.change(sources=[image(world.push(deployed.name, chart("1.1.0"), tag="v2"))])
+    second = deployed.wait_installed(first)["installedRevision"]
+    assert bundles(deployed) == {first: "shop 1.0.0", second: "shop 1.1.0"}
+    deployed.change(pinnedRevision=first)
+    deployed.wait_installed(second)
+    assert bundles(deployed) == {first: "shop 1.0.0", second: "shop 1.1.0"}
+    said = command(world.cluster.kubeconfig)("status", deployed.name).stdout
+    assert "Bundle:    shop 1.0.0" in said.splitlines()
+
+
+def bundles(deployed: Deployed) -> dict[str, str]:
+    return {each["revision"]: each["bundle"] for each in deployed.status()["history"]}
 
 
 REJECTED = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "fixed"}, "spec": {"ports": [{"port": 70000}]}}

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.support.browser import launch, opened
-from tests.support.bundles import ROOT, World, config_map, image, new_name
+from tests.support.browser import launch, opened, serving_page
+from tests.support.bundles import World, config_map, image, new_name
 from tests.support.objects import deployment, make
 
 pytestmark = pytest.mark.long
@@ -44,30 +40,9 @@ def browser() -> Iterator[Browser]:
         yield found
 
 
-@contextmanager
-def served(world: World, *flags: str) -> Iterator[str]:
-    """Provide the address that `rukpak ui` prints."""
-    words = [
-        sys.executable,
-        "-m",
-        "rukpak",
-        "ui",
-        "--no-browser",
-        f"--kubeconfig={world.cluster.kubeconfig}",
-        *flags,
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
-        assert process.stdout
-        try:
-            yield process.stdout.readline().strip()
-        finally:
-            process.terminate()
-
-
 @pytest.fixture
 def page(browser: Browser, kwok_world: World) -> Iterator[Page]:
-    with served(kwok_world) as url, opened(browser, url) as found:
+    with serving_page(kwok_world.cluster.kubeconfig) as url, opened(browser, url) as found:
         yield found
         assert found.evaluate("window.stays"), "the page was loaded again"
 
@@ -102,6 +77,9 @@ def test_a_bundle_is_installed_drifts_and_is_paused_and_resumed_before_the_eyes_
     box = page.locator(".node span.drift").bounding_box()
     assert box
     assert box["width"] > box["height"]
+    page.get_by_role("button", name="Resume", exact=True).click()
+    expect(page.locator("#ask-text")).to_contain_text('/a: data.color, owned by "somebody"')
+    page.keyboard.press("Escape")
     do(page, "Resume")
     expect(page.locator(".node span.drift")).to_have_count(0)
     expect(page.locator(".verdict")).to_contain_text("ready")
@@ -170,7 +148,7 @@ def test_who_may_only_look_is_offered_nothing_and_refused_by_the_api_server(
     kubectl = kwok_world.cluster.kubectl
     kubectl("create", "clusterrole", viewer, "--verb=get,list,watch", "--resource=bundledeployments.core.rukpak.io")
     kubectl("create", "clusterrolebinding", viewer, f"--clusterrole={viewer}", f"--user={viewer}")
-    with served(kwok_world, f"--as={viewer}") as url, opened(browser, url) as page:
+    with serving_page(kwok_world.cluster.kubeconfig, f"--as={viewer}") as url, opened(browser, url) as page:
         look_at(page, deployed.name)
         expect(page.locator(".notes")).to_contain_text("ConfigMap: ")
         expect(page.locator(".verdict")).to_contain_text("ready")

@@ -19,7 +19,7 @@ from rukpak.api.names import WAVE
 from rukpak.controller.playground.processes import wait_for
 from tests.support.browser import find_violations, launch, opened
 from tests.support.fake_api import Fault
-from tests.support.inside import LINE_BYTES, Revision, RevisionStore, Terms, announce, secret_name, watching
+from tests.support.inside import LINE_BYTES, RevisionStore, announce, secret_name, watching
 from tests.support.objects import make
 from tests.support.pages import (
     BOARD,
@@ -27,6 +27,7 @@ from tests.support.pages import (
     DIGEST,
     EVENTS,
     NEXT,
+    OLDER,
     STORE,
     WORKLOADS,
     Served,
@@ -35,6 +36,7 @@ from tests.support.pages import (
     condition,
     deployment,
     drifted,
+    make_revision,
     pin,
     ready,
     serve,
@@ -344,10 +346,8 @@ def test_what_is_desired_stands_beside_what_is_and_who_has_changed_it(
     page: Page, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desired = make("v1", "ConfigMap", "settings", data={"color": "green", "size": "1"})
-    desired["metadata"]["namespace"] = "shop"
     secret = make("v1", "Secret", "database", data={"password": "b3RoZXI="}, type="Opaque")
-    secret["metadata"]["namespace"] = "shop"
-    revision = Revision(digest=DIGEST, objects=(desired, secret), terms=Terms(inputs="", install_namespace="shop"))
+    revision = make_revision(DIGEST, desired, secret)
     monkeypatch.setattr(watching, "read_revisions", lambda *_: {DIGEST: revision})
     shop.put_object(CONFIG_MAPS, "ConfigMap", "settings", data={"color": "blue", "size": "1", "extra": "x"})
     show(page, "#/bd/shop")
@@ -396,6 +396,20 @@ def test_the_log_of_each_of_fifty_pods_can_be_chosen(page: Page, shop: Shop) -> 
     expect(page.locator(".log")).to_have_text("I am 49")
 
 
+def test_the_log_of_a_container_that_starts_again_or_only_now_is_read_without_a_click(page: Page, shop: Shop) -> None:
+    pod = shop.put_pod("vt9mb", is_ready=False)
+    shop.api.refused[LOG] = Fault(400)
+    show(page, f"#/bd/shop/object/{pod['metadata']['uid']}/logs")
+    expect(page.locator(".panel [role=status]")).to_contain_text("injected 400")
+    shop.api.refused.pop(LOG)
+    shop.api.texts[LOG] = b"first"
+    shop.put_pod("vt9mb", is_ready=True)
+    expect(page.locator(".log")).to_have_text("first")
+    shop.api.texts[LOG] = b"second"
+    shop.put_pod("vt9mb", is_ready=False)
+    expect(page.locator(".log")).to_have_text("second")
+
+
 def test_who_may_not_read_a_log_is_told(page: Page, shop: Shop) -> None:
     pod = shop.put_pod("vt9mb", is_ready=False)
     show(page, f"#/bd/shop/object/{pod['metadata']['uid']}/events")
@@ -405,20 +419,91 @@ def test_who_may_not_read_a_log_is_told(page: Page, shop: Shop) -> None:
     expect(page.locator(".panel")).to_contain_text("403 Forbidden")
 
 
+def put_waves(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the first of two waves be applied, and the second one wait."""
+    later = make("v1", "ConfigMap", "later")
+    later["metadata"]["annotations"] = {WAVE: "2"}
+    monkeypatch.setattr(watching, "read_revisions", lambda *_: {DIGEST: make_revision(DIGEST, later)})
+    wave = {"revision": DIGEST, "number": 0, "since": ago(minutes=2)}
+    shop.put("shop", deployment(**{**drifted(), "wave": wave}))
+
+
 def test_objects_stand_in_their_waves_and_later_ones_wait(
     page: Page, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    later = make("v1", "ConfigMap", "later")
-    later["metadata"] |= {"namespace": "shop", "annotations": {WAVE: "2"}}
-    revision = Revision(digest=DIGEST, objects=(later,), terms=Terms(inputs="", install_namespace="shop"))
-    monkeypatch.setattr(watching, "read_revisions", lambda *_: {DIGEST: revision})
-    wave = {"revision": DIGEST, "number": 0, "since": ago(minutes=2)}
-    shop.put("shop", deployment(**{**drifted(), "wave": wave}))
+    put_waves(shop, monkeypatch)
     show(page, "#/bd/shop")
     present, next_one = page.get_by_role("region", name="Wave 0"), page.get_by_role("region", name="Wave 2")
     expect(present).to_contain_text("waits for Deployment shop/web")
     expect(next_one.locator(".node")).to_contain_text("waiting: later")
     expect(page.locator(".objects .sign.missing")).to_have_count(0)
+
+
+# the graph
+
+
+def test_the_graph_shows_who_owns_whom_the_unhealthy_first(page: Page, shop: Shop) -> None:
+    show(page, "#/bd/shop")
+    page.get_by_role("link", name="Graph", exact=True).click()
+    expect(page).to_have_url(re.compile("#/bd/shop/graph$"))
+    graph = page.get_by_role("group", name="Graph of the objects")
+    level = "> ul > li"
+    expect(graph.locator(f"{level} > .box")).to_contain_text("BundleDeployment")
+    expect(graph.locator(f"{level} {level} > .box")).to_have_count(17)
+    expect(graph.locator(f"{level} {level} > .box").first).to_contain_text("Deployment")
+    pods = graph.locator(f"{level} {level} {level} {level} > .box")
+    expect(pods).to_have_text([re.compile("vt9mb.*3 restarts"), re.compile("8zq2x")])
+    shop.put_pod("vt9mb", is_ready=True)
+    expect(pods.filter(has_text="restarts")).to_have_count(0)
+
+
+def test_a_graph_can_be_sent_and_is_walked_with_the_keyboard(browser: Browser, served: Served) -> None:
+    with opened(browser, served.url, viewport={"width": 400, "height": 800}) as page:
+        show(page, "#/bd/shop/graph")
+        page.reload()
+        graph = page.get_by_role("group", name="Graph of the objects")
+        expect(graph.locator(".box")).to_have_count(21)
+        graph.focus()
+        for _ in range(3):
+            page.keyboard.press("Tab")
+        expect(page.locator(":focus")).to_contain_text(POD)
+        assert graph.evaluate("graph => graph.scrollLeft") > 0, "the third level is not on a narrow screen"
+        page.keyboard.press("Enter")
+        expect(page).to_have_url(re.compile("#/bd/shop/object/uid-[0-9]+$"))
+        expect(page.get_by_role("dialog", name=f"Pod shop/{POD}")).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(page).to_have_url(re.compile("#/bd/shop/graph$"))
+        page.keyboard.press("g")
+        expect(page.locator("details").first).to_be_visible()
+        expect(page).to_have_url(re.compile("#/bd/shop$"))
+
+
+def test_a_graph_has_at_most_a_few_hundred_nodes_and_all_that_need_attention(page: Page, shop: Shop) -> None:
+    for index in range(1000):
+        shop.put_object(CONFIG_MAPS, "ConfigMap", f"many-{index:04}", data={})
+    stray = {"kind": "ConfigMap", "namespace": "shop", "name": "many-0999"}
+    shop.put("shop", deployment(**ready(strays=[stray])))
+    show(page, "#/bd/shop/graph")
+    graph = page.get_by_role("group", name="Graph of the objects")
+    rest = graph.get_by_role("link", name=re.compile("more$"))
+    expect(rest).to_have_text(["… and 1 more", "… and 720 more"])
+    assert graph.locator(".box").count() == 302
+    for text in (POD, "many-0999"):
+        expect(graph.locator(".box", has_text=text)).to_have_count(1)
+    rest.last.click()
+    expect(page.locator("details", has_text="ConfigMap")).to_be_visible()
+
+
+def test_the_graph_has_waves_between_a_bundle_deployment_and_its_objects(
+    page: Page, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_waves(shop, monkeypatch)
+    show(page, "#/bd/shop/graph")
+    waves = page.locator(".graph > ul > li > ul > li")
+    expect(waves.locator("> .box")).to_have_text(
+        [re.compile("Wave 0waits for Deployment shop/web"), re.compile("Wave 2waiting")]
+    )
+    expect(waves.nth(1).locator("li .box")).to_contain_text("later")
 
 
 def test_one_that_does_not_exist_is_said_and_appears_when_it_does(page: Page, shop: Shop) -> None:
@@ -516,23 +601,53 @@ def test_who_may_not_list_them_is_told(browser: Browser, shop: Shop) -> None:
 # acts
 
 
+@pytest.fixture
+def stored(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three revisions in the store, which give a ConfigMap other colors."""
+    made = {
+        digest: make_revision(digest, make("v1", "ConfigMap", "settings", data={"color": color}))
+        for digest, color in ((OLDER, "white"), (DIGEST, "green"), (NEXT, "red"))
+    }
+    monkeypatch.setattr(RevisionStore, "read", lambda _store, _name, digest: made[digest])
+    monkeypatch.setattr(watching, "read_revisions", lambda *_: made)
+    monkeypatch.setattr(watching, "describe_drift", lambda *_, **_options: "data.color, owned by kubectl-edit")
+
+
+ASKED = [
+    ("billing", "Approve", "red"),
+    ("billing", "Roll back", "white"),
+    ("shop", "Resume", "red"),
+]
+
+
+@pytest.mark.usefixtures("stored")
+@pytest.mark.parametrize(("name", "verb", "color"), ASKED, ids=[verb for _, verb, _ in ASKED])
 def test_what_would_change_is_shown_before_it_is_asked_for(
-    page: Page, shop: Shop, monkeypatch: pytest.MonkeyPatch
+    name: str, verb: str, color: str, page: Page, shop: Shop
 ) -> None:
-    revisions = {}
-    for digest, color in ((DIGEST, "green"), (NEXT, "red")):
-        settings = make("v1", "ConfigMap", "settings", data={"color": color})
-        settings["metadata"]["namespace"] = "shop"
-        terms = Terms(inputs="", install_namespace="shop")
-        revisions[digest] = Revision(digest=digest, objects=(settings,), terms=terms)
-    monkeypatch.setattr(RevisionStore, "read", lambda _store, _name, digest: revisions[digest])
-    show(page, "#/bd/billing")
-    page.get_by_role("button", name="Approve").click()
-    dialog = page.get_by_role("dialog", name="Approve: billing")
+    shop.put("shop", deployment({"paused": True}, **{**drifted(), "revision": NEXT}))
+    shop.put_object(CONFIG_MAPS, "ConfigMap", "settings", owner=name, data={"color": "blue"})
+    show(page, f"#/bd/{name}")
+    expect(page.locator(".node span.drift")).to_have_count(1)
+    page.get_by_role("button", name=verb).click()
+    dialog = page.get_by_role("dialog", name=f"{verb}: {name}")
     expect(dialog.locator(".removed")).to_have_text("-  color: green")
-    expect(dialog.locator(".added")).to_have_text("+  color: red")
+    expect(dialog.locator(".added")).to_have_text(f"+  color: {color}")
+    expect(dialog.locator("li", has_text="ConfigMap shop/settings: data.color, owned by kubectl-edit")).to_be_visible()
+    assert not [each for each in shop.api.received if each.query.get("dryRun")], "only on request"
+    dialog.get_by_role("button", name="Compare with the cluster").click()
+    expect(dialog.locator(".preview")).to_contain_text("compared with the cluster")
+    assert [each for each in shop.api.received if each.query.get("dryRun")]
     dialog.get_by_role("button", name="Cancel").click()
-    assert not [each for each in shop.api.received if each.method == "PATCH"]
+    assert not [each for each in shop.api.received if each.method == "PATCH" and not each.query.get("dryRun")]
+
+
+def test_history_names_charts_and_their_versions(page: Page, shop: Shop) -> None:
+    entries = [{"revision": DIGEST, "bundle": "shop 1.4.2", "sources": "chart:1.4.2@1f2e3d4c5b6a"}]
+    shop.put("search", deployment(**ready(history=entries)))
+    show(page, "#/bd/search")
+    expect(page.locator(".history")).to_contain_text("shop 1.4.2 · chart:1.4.2")
+    expect(page.locator(".history")).not_to_contain_text("@1f2e3d4c5b6a")
 
 
 def test_who_may_not_read_revisions_is_told_before_approving(page: Page, shop: Shop) -> None:
@@ -569,7 +684,7 @@ def test_what_may_not_be_done_is_not_offered(options: dict[str, Any], browser: B
 
 # accessibility
 
-VIEWS = ["#/", "#/bd/shop", "#/bd/billing", "#/bd/ads", "#/bd/missing", "#/bd/shop/yaml"]
+VIEWS = ["#/", "#/bd/shop", "#/bd/shop/graph", "#/bd/billing", "#/bd/ads", "#/bd/missing", "#/bd/shop/yaml"]
 
 
 def list_views(shop: Shop) -> list[str]:

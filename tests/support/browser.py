@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, sync_playwright
 
+ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 MISSING = "no Chromium on PATH; where there is root: apt-get install chromium"
 
@@ -62,6 +66,19 @@ def opened(browser: Browser, url: str, **options: Any) -> Iterator[Page]:
         assert errors == []
     finally:
         context.close()
+
+
+@contextmanager
+def serving_page(kubeconfig: Path, *flags: str) -> Iterator[str]:
+    """Run `rukpak ui` on a cluster, and provide the address that it prints."""
+    words = [sys.executable, "-m", "rukpak", "ui", "--no-browser", f"--kubeconfig={kubeconfig}", *flags]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.terminate()
 
 
 def find_violations(page: Page) -> list[str]:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from rukpak.api import names
 from rukpak.controller.apply.execute import REVIEWS
+from rukpak.controller.building.revision import Revision, Terms
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.resources import DEPLOYMENTS
 from rukpak.controller.ui.guard import LOOPBACK, Guard, name_run
@@ -37,6 +38,12 @@ STORE = f"/api/v1/namespaces/{names.DEFAULT_NAMESPACE}/secrets"
 DIGEST = "sha256:" + "1f2e3d4c5b6a" + 52 * "0"
 OLDER = "sha256:" + "9a8b7c6d5e4f" + 52 * "0"
 NEXT = "sha256:" + "77aa88bb99cc" + 52 * "0"
+
+
+def make_revision(digest: str, *objects: Json) -> Revision:
+    """Return a stored revision, all objects of which are in the namespace `shop`."""
+    placed = [{**each, "metadata": {**each["metadata"], "namespace": "shop"}} for each in objects]
+    return Revision(digest=digest, objects=tuple(placed), terms=Terms(inputs="", install_namespace="shop"))
 
 
 OOM_KILLED = {"reason": "OOMKilled", "exitCode": 137, "finishedAt": "2026-01-01T00:00:00Z"}

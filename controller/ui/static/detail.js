@@ -3,6 +3,7 @@
 import { ago, copy, make, mark, replace, sign } from "./dom.js";
 import { follow, stop } from "./live.js";
 import { ask, send } from "./acts.js";
+import { graph, weigh } from "./graph.js";
 import { linesOf, short } from "./lines.js";
 import { Panel, moment } from "./panel.js";
 
@@ -17,6 +18,7 @@ export class Detail {
     this.nodes = new Map();
     this.folded = new Map(); // by group, what the user has chosen
     this.detail = undefined;
+    this.isGraph = false;
     this.drawn = "";
     this.opened = Date.now();
   }
@@ -25,13 +27,18 @@ export class Detail {
     return `#/bd/${encodeURIComponent(this.name)}`;
   }
 
+  /** The address without a drawer. */
+  get home() {
+    return this.isGraph ? `${this.address}/graph` : this.address;
+  }
+
   get path() {
     return `/api/deployments/${encodeURIComponent(this.name)}`;
   }
 
   enter(main) {
     const part = (name, tag = "section", about = {}) => (this.parts[name] = make(tag, { class: name, ...about }));
-    this.drawer = make("dialog", { class: "drawer", "aria-labelledby": "drawer-title", onclose: () => { if (this.drawn) location.hash = this.address; } });
+    this.drawer = make("dialog", { class: "drawer", "aria-labelledby": "drawer-title", onclose: () => { if (this.drawn) location.hash = this.home; } });
     this.panel = null;
     main.append(
       part("head", "div"),
@@ -53,8 +60,10 @@ export class Detail {
     stop();
   }
 
-  key() {
-    return false;
+  key(event, isTyping) {
+    if (event.key !== "g" || isTyping) return false;
+    location.hash = this.isGraph ? this.address : `${this.address}/graph`;
+    return true;
   }
 
   take({ detail, offers, dependents }) {
@@ -70,7 +79,7 @@ export class Detail {
     this.put("steps", detail.steps, () => steps(detail.steps), isFirst);
     this.put("pending", [detail.pending, offers], () => this.pending(detail.pending, offers), isFirst);
     this.put("notes", detail.notes, () => detail.notes.map((text) => make("p", {}, sign("drift"), make("span", {}, text))), true);
-    this.put("objects", [detail.objects, detail.waves], () => this.objects(detail.objects, detail.waves, isFirst), true);
+    this.putObjects(isFirst);
     this.panel?.refreshIf(detail.objects);
     this.put("history", [detail.history, offers], () => this.history(detail, offers), isFirst);
     this.put("moments", detail.moments, () => moments(detail.moments), isFirst);
@@ -85,6 +94,13 @@ export class Detail {
     replace(part, ...[draw()].flat());
     part.hidden = !part.childNodes.length;
     if (!isQuiet && !part.hidden) mark(part);
+  }
+
+  putObjects(isFirst) {
+    const { objects, waves, row } = this.detail;
+    const [left, top] = ["scrollLeft", "scrollTop"].map((side) => this.parts.objects.querySelector(".graph")?.[side] ?? 0);
+    this.put("objects", [objects, waves, this.isGraph && [row.state, row.reason]], () => this.objects(this.detail, isFirst), true);
+    this.parts.objects.querySelector(".graph")?.scrollTo(left, top);
   }
 
   head({ row, acts }, offers, dependents) {
@@ -148,19 +164,23 @@ export class Detail {
 
   // objects
 
-  objects(nodes, waves, isFirst) {
+  objects({ objects: nodes, waves, row }, isFirst) {
     const before = this.nodes;
     this.nodes = new Map();
     const bad = nodes.filter((node) => !["healthy", "waiting"].includes(node.state)).length;
     const drifted = nodes.filter((node) => node.drift).length;
     const summary = [`${nodes.length} objects`, bad ? `${bad} not healthy` : "", drifted ? `${drifted} drifted` : ""].filter(Boolean).join(", ");
+    const choice = (title, href, isChosen) => make("a", { href, key: title, "aria-current": isChosen && "true" }, title);
+    const title = make("div", { class: "title" }, make("h2", {}, "Objects ", make("small", {}, summary)),
+      make("nav", { class: "tabs acts", "aria-label": "Show objects as" }, choice("List", this.address, !this.isGraph), choice("Graph", `${this.address}/graph`, this.isGraph)));
+    if (this.isGraph) return [title, this.graph(nodes, waves, row)];
     const draw = (node) => this.node(node, isFirst ? null : before);
     const spaces = (found, wave = "") => [...group(found, (node) => node.namespace)].map(([namespace, inside]) => make("div", { class: "space" },
       make("h3", {}, namespace || "cluster"),
       ...[...group(inside, (node) => node.kind)].map(([kind, members]) => this.kind(`${wave}${namespace}/${kind}`, kind, members, draw)),
     ));
     return [
-      make("h2", {}, "Objects ", make("small", {}, summary)),
+      title,
       ...waves.map((wave) => make("section", { class: `wave ${wave.state.toLowerCase()}`, "aria-label": waveTitle(wave) },
         make("h3", {}, waveTitle(wave), wave.state ? make("span", { class: "word waiting" }, wave.state.toLowerCase()) : "", wave.since ? ago(wave.since) : ""),
         wave.awaits.length ? make("p", { class: "message" }, `waits for ${some(wave.awaits)}`) : "",
@@ -169,6 +189,18 @@ export class Detail {
       ...spaces(waves.length ? nodes.filter((node) => node.hook) : nodes),
       nodes.length ? "" : make("p", { class: "quiet" }, "None yet."),
     ];
+  }
+
+  graph(nodes, waves, row) {
+    const groups = waves.map((wave) => ({
+      kind: waveTitle(wave),
+      name: wave.awaits.length ? `waits for ${some(wave.awaits)}` : wave.state.toLowerCase(),
+      state: { Applying: "progressing", Waiting: "waiting" }[wave.state] ?? "",
+      children: wave.places.map((place) => nodes[place]),
+    }));
+    const root = { kind: "BundleDeployment", name: this.name, state: row.state, reason: row.reason, isOrdered: groups.length > 0 };
+    root.children = groups.length ? [...groups, ...nodes.filter((node) => node.hook)] : nodes;
+    return graph(root, ({ uid }) => uid && `${this.address}/object/${uid}`, this.address);
   }
 
   kind(key, kind, nodes, draw) {
@@ -231,8 +263,14 @@ export class Detail {
 
   // the drawer
 
-  /** Show what the rest of the address names: `yaml`, `object/UID[/TAB]` or `diff/REVISION[/BEFORE]`. */
-  async show([kind, one, other]) {
+  /** Show what the rest of the address names: `graph`, `yaml`, `object/UID[/TAB]` or `diff/REVISION[/BEFORE]`. */
+  async show(part) {
+    const isBare = !part[0] || part[0] === "graph";
+    if (isBare && this.isGraph !== (part[0] === "graph")) {
+      this.isGraph = !this.isGraph;
+      if (this.detail) this.putObjects(true);
+    }
+    const [kind, one, other] = isBare ? [] : part;
     const wanted = [kind, one, other].filter(Boolean).join("/");
     if (wanted === this.drawn) return;
     this.drawn = wanted;
@@ -275,11 +313,6 @@ export class Detail {
     }
     return "Object";
   }
-}
-
-/** Return how much attention an object needs. */
-function weigh({ state, drift }) {
-  return (state === "healthy" ? 0 : 2) + (drift ? 1 : 0);
 }
 
 /** Return what of an object counts as a change. */

@@ -36,10 +36,11 @@ export class Log {
     return this.shown().join("\n");
   }
 
-  /** Take the pods, of which there may be others now. */
+  /** Take the pods, of which there may be others now, or with containers that have started again. */
   take(pods) {
     this.pods = new Map(pods.map((pod) => [pod.uid, pod]));
     const chosen = this.choose.pod.value;
+    if (this.isOver && this.follow.checked && !this.previous.checked && this.pods.has(chosen) && this.hasNews()) this.open();
     const order = [...pods].sort((one, other) => (one.state === "healthy") - (other.state === "healthy")); // equal ones stay in order
     const options = order.map((pod) => make("option", { value: pod.uid }, pod.name));
     const text = order.map((pod) => pod.uid).sort().join(" ");
@@ -56,6 +57,17 @@ export class Log {
     }
   }
 
+  get container() {
+    const found = this.pods.get(this.choose.pod.value)?.containers ?? [];
+    return found.find((each) => each.name === this.choose.container.value) ?? {};
+  }
+
+  /** Return whether a log that has ended would now be that of another run, or one that could not be read at all. */
+  hasNews() {
+    const { restarts, state } = this.container;
+    return restarts !== this.opened.restarts || (!this.lines.length && state !== this.opened.state);
+  }
+
   fillContainers() {
     const found = this.pods.get(this.choose.pod.value)?.containers ?? [];
     const first = found.find((each) => !each.ready && each.state !== "Completed") ?? found.find((each) => each.ready);
@@ -68,21 +80,22 @@ export class Log {
     const reading = (this.reading = new AbortController());
     this.lines = [];
     this.size = 0;
+    this.isOver = false;
+    this.opened = this.container;
     this.draw();
     this.said.textContent = "Loading…";
     const query = new URLSearchParams({ uid: this.choose.pod.value, container: this.choose.container.value, previous: this.previous.checked, follow: this.follow.checked });
     try {
       const reply = await fetch(`${this.path}/log?${query}`, { signal: reading.signal });
-      if (!reply.ok) {
-        this.said.textContent = (await reply.json()).message;
-        return;
-      }
-      this.said.textContent = this.follow.checked && !this.previous.checked ? "Following" : "Reading…";
-      await this.read(reply.body.pipeThrough(new TextDecoderStream()).getReader());
-      this.said.textContent = this.lines.length ? "The log ends here." : "The log is empty.";
+      if (reply.ok) {
+        this.said.textContent = this.follow.checked && !this.previous.checked ? "Following" : "Reading…";
+        await this.read(reply.body.pipeThrough(new TextDecoderStream()).getReader());
+        this.said.textContent = this.lines.length ? "The log ends here." : "The log is empty.";
+      } else this.said.textContent = (await reply.json()).message;
     } catch (error) {
       if (!reading.signal.aborted) this.said.textContent = `The log ends here: ${error.message}`;
     }
+    if (!reading.signal.aborted) this.isOver = true;
   }
 
   async read(reader) {

@@ -62,6 +62,12 @@ ROWS = [
         deployment(),
         {"state": "progressing", "ready": "Unknown", "message": "not yet observed by the controller"},
     ),
+    RowCase("of a tag", deployment(**ready()), {"version": "v1.4.2"}),
+    RowCase(
+        "of a folder, which is in a ConfigMap with a name of its own",
+        deployment(**ready(installedSources=[{**pin("shop-1f2e3d4c5b6a-1"), "kind": "configMap"}])),
+        {"version": ""},
+    ),
     RowCase("changed since", deployment(**ready()), {"state": "progressing", "ready": "Unknown"}, {"generation": 2}),
     RowCase("being deleted", deployment(**ready()), {"deleting": True}, {"deletionTimestamp": "2026-01-02T00:00:00Z"}),
     RowCase("not readable", {"spec": {"sources": 1}}, {"name": "shop", "state": "stalled"}),

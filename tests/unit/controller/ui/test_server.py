@@ -16,11 +16,25 @@ from typing import NamedTuple
 import pytest
 import trustme
 
+from rukpak.controller.revisions.store import RevisionStore
 from rukpak.controller.ui.guard import HEADERS
 from rukpak.controller.ui.server import RIGHT_SECONDS, Rights
 from rukpak.controller.ui.watching import View
 from tests.support.fake_api import Fault
-from tests.support.pages import DIGEST, EVENTS, NEXT, STORE, WORKLOADS, Served, Shop, deployment, serve, waiting
+from tests.support.objects import make
+from tests.support.pages import (
+    DIGEST,
+    EVENTS,
+    NEXT,
+    STORE,
+    WORKLOADS,
+    Served,
+    Shop,
+    deployment,
+    make_revision,
+    serve,
+    waiting,
+)
 
 
 @pytest.fixture
@@ -240,6 +254,21 @@ def test_who_may_not_read_revisions_is_told_instead_of_a_difference(served: Serv
     status, text, _ = served.ask(f"/api/deployments/shop/diff?revision={DIGEST}")
     assert status in (409, 502)
     assert "message" in json.loads(text)
+
+
+@pytest.mark.parametrize(
+    ("count", "said"), [(500, "compared with the cluster"), (501, '"rukpak diff shop --to 77aa88bb99cc"')]
+)
+def test_at_most_five_hundred_objects_are_compared_with_the_cluster(
+    count: int, said: str, served: Served, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    revision = make_revision(NEXT, *(make("v1", "ConfigMap", f"many-{index}") for index in range(count)))
+    monkeypatch.setattr(RevisionStore, "read", lambda _store, _name, _digest: revision)
+    before = len(shop.api.received)
+    reply = served.ask(f"/api/deployments/shop/diff?revision={NEXT}")
+    assert said in reply.text.replace("\\", "")
+    dry_runs = [each for each in shop.api.received[before:] if each.query.get("dryRun") == "All"]
+    assert len(dry_runs) == (count if count <= 500 else 0)
 
 
 def test_an_object_that_is_not_one_of_it_is_not_shown(served: Served) -> None:
