@@ -51,6 +51,8 @@ _INSTEAD = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a verb and return its exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    # Pydantic would read the metadata of all installed packages to find some that observe its models.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
         try:
             return _run(words)
