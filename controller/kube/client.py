@@ -46,12 +46,12 @@ from rukpak.controller.kube.encoding import (
     MERGE_PATCH,
     METADATA,
     METADATA_LIST,
-    decode,
     encode,
     parse_warnings,
 )
 from rukpak.controller.kube.errors import ApiError, Cause, ConfigurationError, reply_error, unanswered
 from rukpak.controller.processes.supervision import Supervisor
+from rukpak.controller.untrusted import decode
 
 READING = frozenset({"GET", "HEAD"})
 _PROBES = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 9}
