@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from hack.bench.api import Api, Requests, requests_of
-from hack.bench.rows import Usage, read_usage
+from hack.bench.rows import Peak, Usage, read_usage
 from hack.bench.workloads import Bundle, Manifest
 from hack.control_plane.builds import BUILDS
 from rukpak.controller.kube.client import Client, connect
@@ -71,6 +71,7 @@ class Testbed:
         """Start the controller with more variables, without waiting for it."""
         self._controller = self._make_controller(environment)
         self._controller.start()
+        self._peak = Peak(self.controller_id())
 
     def is_controller_running(self) -> bool:
         """Return whether the controller was started and has not exited."""
@@ -103,6 +104,10 @@ class Testbed:
     def usage(self) -> Usage:
         """Return the resources that the controller has used."""
         return read_usage(self.controller_id())
+
+    def peak(self) -> float:
+        """Return the most memory that the controller has had since its start, in MiB."""
+        return max(self._peak.mebibytes, self.usage().resident)
 
     def controller_id(self) -> int:
         """Return the process id of the controller.
