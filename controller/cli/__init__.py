@@ -28,6 +28,8 @@ from rukpak.controller.cli.parser import program, suggest
 from rukpak.controller.cli.verbs import GROUPS, VERBS, make_parser
 from rukpak.controller.views import FailedError, MisuseError
 
+# Pydantic would read the metadata of all installed packages, to find some that observe models; a verb is then imported.
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 _INSTEAD = {
@@ -51,8 +53,6 @@ _INSTEAD = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a verb and return its exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    # Pydantic would read the metadata of all installed packages to find some that observe its models.
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
         try:
             return _run(words)
