@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import threading
@@ -137,4 +138,5 @@ def _print(row: Row) -> Row:
 
 def _line(row: Row) -> str:
     shown = f"**{row.shown}** (missed)" if row.missed else row.shown
-    return f"| {row.title} | {shown} | {row.at_most:,.{row.digits}f} |"
+    most = "" if row.at_most == math.inf else f"{row.at_most:,.{row.digits}f}"
+    return f"| {row.title} | {shown} | {most} |"

@@ -41,12 +41,13 @@ class Testbed:
         self._controller = self._make_controller({})
         self.api = self._connect()
 
-    def push(self, bundles: Iterable[Bundle]) -> list[Manifest]:
-        """Push the images of bundles, and return the BundleDeployments that install them."""
-        return [
-            bundle.deployment(self._pushes.host, self._pushes.push_image(bundle.name, "", [bundle.files()]))
-            for bundle in bundles
-        ]
+    def push(self, bundles: Iterable[Bundle], tag: str = "") -> list[Manifest]:
+        """Push the images of bundles, and return the BundleDeployments that install them: by digest, or by a tag."""
+        found = []
+        for bundle in bundles:
+            digest = self._pushes.push_image(bundle.name, tag, [bundle.files()])
+            found.append(bundle.deployment(self._pushes.host, f":{tag}" if tag else f"@{digest}"))
+        return found
 
     def _make_controller(self, environment: Mapping[str, str]) -> Process:
         options = {
