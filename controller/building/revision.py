@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from rukpak.api.plugins import CustomKind
 from rukpak.controller.content.digests import canonical_json
+from rukpak.controller.untrusted import decode
 
 FORMAT = "v1"
 _PIECE = 256 * 1024
@@ -173,8 +174,8 @@ def unpack(digest: str, objects: bytes, terms: bytes) -> Revision:
     Raises: ValueError if the bytes are not what they wrote.
     """
     try:
-        content = json.loads(zlib.decompress(objects).decode("utf-8", "surrogatepass"))
-        fields = json.loads(terms)
+        content = decode(zlib.decompress(objects))
+        fields = decode(terms)
         if fields.pop("format") != FORMAT:
             raise ValueError("format of the terms")
         warnings, namespace = tuple(fields.pop("warnings")), dict(fields.pop("namespace"))

@@ -28,6 +28,8 @@ from rukpak.controller.cli.parser import program, suggest
 from rukpak.controller.cli.verbs import GROUPS, VERBS, make_parser
 from rukpak.controller.views import FailedError, MisuseError
 
+# Pydantic would read the metadata of all installed packages, to find some that observe models; a verb is then imported.
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 _INSTEAD = {

@@ -54,7 +54,6 @@ from rukpak.controller.formats.recognition import (
 from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.resources import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES
 from rukpak.controller.sources.config_map import KEY, MOST_BYTES, Part, split
-from rukpak.controller.sources.http import is_file_name, read_body
 from rukpak.controller.sources.image.reference import parse_reference
 from rukpak.controller.untrusted import mapping, mappings
 from rukpak.controller.views import FailedError, MisuseError
@@ -453,6 +452,8 @@ def _read(source: str) -> bytes:
 
 
 def _unpack(data: bytes, name: str, folder: Path, source: str) -> ContentTree:
+    from rukpak.controller.sources.http import read_body  # noqa: PLC0415 - slow to import
+
     def _entries() -> Iterator[Entry]:
         try:
             yield from read_body(io.BytesIO(data), len(data), name, 0, Limits())
@@ -536,6 +537,8 @@ def _pack_folder(folder: Path) -> bytes:
 
 
 def _pack_file(source: str) -> bytes:
+    from rukpak.controller.sources.http import is_file_name  # noqa: PLC0415 - slow to import
+
     data, info = _read(source), tarfile.TarInfo(_file_name(source))
     if not data:
         raise MisuseError(f"{quote(source)}: is empty")
@@ -554,6 +557,8 @@ def _pack(members: Iterable[tuple[tarfile.TarInfo, bytes]]) -> bytes:
 
 
 def _member(path: Path, entry: Entry) -> tuple[tarfile.TarInfo, bytes]:
+    from rukpak.controller.sources.http import is_file_name  # noqa: PLC0415 - slow to import
+
     info = tarfile.TarInfo(entry.path)
     if entry.kind is EntryKind.SYMBOLIC_LINK:
         if entry.target.startswith("/"):

@@ -60,7 +60,6 @@ from rukpak.controller.permissions import permissions_of
 from rukpak.controller.permissions.statement import is_kind, to_lines
 from rukpak.controller.sources.config_map import MOST_BYTES
 from rukpak.controller.sources.credentials import DOCKER_CONFIG_JSON, parse_secret
-from rukpak.controller.sources.image.registry import push_image
 from rukpak.controller.status.report import short
 from rukpak.controller.untrusted import is_object_name, mapping
 from rukpak.controller.views import FailedError, MisuseError
@@ -362,6 +361,8 @@ def _push_to_registry(options: argparse.Namespace, reference: str) -> str:
 
 
 def _push_image(parameters: dict[str, Any], archive: bytes, access: Access) -> str:
+    from rukpak.controller.sources.image.registry import push_image  # noqa: PLC0415 - slow to import
+
     try:
         return push_image(parameters, archive, access)
     except ValueError as error:

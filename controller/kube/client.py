@@ -6,9 +6,9 @@ raw U+007F to U+009F, U+FFFE and U+FFFF, and silently turns a raw U+0085 into a 
 Chunks do not end at line ends, so lines are assembled, up to a limit. `close` shuts the socket down, which wakes a
 reader on another thread: closing the reply instead would wait for that reader.
 
-Requests bypass the `call_api` of the kubernetes package, which cannot send JSON as bytes, repeat a header, or tell a
-JSON patch from a strategic one. Errors of the libraries become ApiErrors. After a 401 the credentials are read again.
-Its models are not used either: they take seven times the CPU and three times the memory.
+Requests are sent with urllib3: the kubernetes package cannot send JSON as bytes, repeat a header, or tell a JSON patch
+from a strategic one, and its models take seven times the CPU and three times the memory. Errors of the library become
+ApiErrors. After a 401 the credentials are read again.
 
 A leader that cannot renew its Lease must stop writing before another process may start, whatever its threads are doing.
 So each write gets no more time than is left until then.
@@ -22,6 +22,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import socket
+import ssl
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,11 +35,10 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote, urlencode, urlsplit
 
 import urllib3
-from kubernetes.client import ApiClient, Configuration
-from kubernetes.config import ConfigException
+from urllib3.util.ssl_ import create_urllib3_context
 
 from rukpak.controller.content.limits import describe_bytes
-from rukpak.controller.kube.configuration import User, find_loader
+from rukpak.controller.kube.configuration import Configuration, User, find_loader
 from rukpak.controller.kube.encoding import (
     APPLY_PATCH,
     JSON,
@@ -45,14 +46,21 @@ from rukpak.controller.kube.encoding import (
     MERGE_PATCH,
     METADATA,
     METADATA_LIST,
-    decode,
     encode,
     parse_warnings,
 )
 from rukpak.controller.kube.errors import ApiError, ConfigurationError, reply_error, unanswered
 from rukpak.controller.processes.supervision import Supervisor
+from rukpak.controller.untrusted import decode
 
 READING = frozenset({"GET", "HEAD"})
+_PROBES = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 9}
+_KEEP_ALIVE = (
+    *urllib3.connection.HTTPConnection.default_socket_options,
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    *((socket.IPPROTO_TCP, getattr(socket, name), value) for name, value in _PROBES.items() if hasattr(socket, name)),
+)
+"""Ends a half-open watch after 30 + 9 * 15 s."""
 SHORTEST_SECONDS = 0.2
 """Minimum time for a write: it must suffice for a reply."""
 
@@ -261,7 +269,10 @@ class Request:
 class _Server:
     """The API server, as one configuration reaches it."""
 
-    api: ApiClient
+    authorize: Callable[[], str]
+    """Returns the header Authorization; raises ConfigurationError."""
+    host: str
+    """Name and port."""
     pool: urllib3.HTTPConnectionPool | urllib3.PoolManager
     """Looked up once: for each request it would take a tenth of its time."""
     base: str
@@ -295,17 +306,12 @@ class Transport:
         self._reloaded = -RELOAD_SECONDS
         # It would be printed for each connection, and errors of certificates name the clock.
         urllib3.disable_warnings(urllib3.exceptions.SystemTimeWarning)
-        self._server = self._connect()
-
-    def _connect(self) -> _Server:
-        api = ApiClient(self._load())
-        api.user_agent = self._user_agent
-        return _reach(api)
+        self._server = _reach(self._load())
 
     @property
     def host(self) -> str:
         """Name and port of the API server."""
-        return str(urlsplit(self._server.api.configuration.host).netloc)
+        return self._server.host
 
     def send(self, request: Request) -> urllib3.BaseHTTPResponse:
         """Return an open reply with 2xx or 304; the caller must read and release it.
@@ -325,16 +331,38 @@ class Transport:
         status, fence = 0, None if request.method in READING else self._fence
         with fence.admit() if fence else contextlib.nullcontext() as seconds:
             try:
-                reply = _call(server, request, seconds)
+                reply = self._call(server, request, seconds)
                 status = reply.status
             except (urllib3.exceptions.HTTPError, OSError) as error:
                 raise unanswered(error) from error
-            except ConfigException as error:
+            except ConfigurationError as error:
                 raise ApiError(0, "NoCredential", "the credential for the API server cannot be read") from error
             finally:
                 if self.on_request is not None:
                     self.on_request(request.method, self.host, status)
         return reply
+
+    def _call(self, server: _Server, request: Request, seconds: float | None) -> urllib3.BaseHTTPResponse:
+        headers = urllib3.HTTPHeaderDict({"User-Agent": self._user_agent})
+        if authorization := server.authorize():
+            headers["Authorization"] = authorization
+        for name, value in request.headers:
+            headers.add(name, value)
+        query = f"?{urlencode(request.query, quote_via=quote)}" if request.query else ""
+        return server.pool.urlopen(
+            request.method,
+            f"{server.base}{request.path}{query}",
+            body=request.body,
+            headers=headers,
+            preload_content=False,
+            redirect=False,
+            retries=False,
+            timeout=urllib3.Timeout(
+                total=request.seconds if seconds is None else seconds,
+                connect=request.timeout[0],
+                read=request.timeout[1],
+            ),
+        )
 
     def _reload(self, refused: _Server) -> _Server | None:
         with self._reloading:
@@ -344,45 +372,50 @@ class Transport:
                 return None
             self._reloaded = self._clock()
             try:
-                self._server = self._connect()
+                self._server = _reach(self._load())
             except ConfigurationError:
                 return None
             return self._server
 
 
-def _reach(api: ApiClient) -> _Server:
-    host, manager = api.configuration.host, api.rest_client.pool_manager
+def _reach(configuration: Configuration) -> _Server:
+    host = configuration.host
     if not host.startswith(("https://", "http://")):
         raise ConfigurationError(f'API server address "{host}": the scheme is missing; start it with https://')
-    if isinstance(manager, urllib3.ProxyManager) and host.startswith("http:"):
-        return _Server(
-            api, manager, host
-        )  # requests to such a proxy contain the full URL, which only the manager sends
+    options: dict[str, Any] = {"maxsize": configuration.pool, "socket_options": _KEEP_ALIVE}
+    if host.startswith("https:"):
+        options |= {"ssl_context": _make_context(configuration)}
+        options |= {"server_hostname": configuration.server_name} if configuration.server_name else {}
     try:
-        return _Server(api, manager.connection_from_url(host), urlsplit(host).path)
-    except urllib3.exceptions.HTTPError:
+        parts, proxy = urlsplit(host), configuration.proxy
+        manager = urllib3.ProxyManager(proxy, **options) if proxy else urllib3.PoolManager(**options)
+        # Requests over plain http to a proxy contain the full URL, which only the manager sends.
+        is_whole = bool(proxy) and host.startswith("http:")
+        pool = manager if is_whole else manager.connection_from_url(host)
+    except (urllib3.exceptions.HTTPError, ValueError):
         raise ConfigurationError(f'API server address "{host}": not a URL; correct it') from None
+    return _Server(configuration.authorize, parts.netloc, pool, host if is_whole else parts.path)
 
 
-def _call(server: _Server, request: Request, seconds: float | None) -> urllib3.BaseHTTPResponse:
-    headers = urllib3.HTTPHeaderDict(server.api.default_headers)
-    # Without this the request would be anonymous. It also renews a token that is due.
-    server.api.update_params_for_auth(headers, None, ["BearerToken"], request.path, request.method, None)
-    for name, value in request.headers:
-        headers.add(name, value)
-    query = f"?{urlencode(request.query, quote_via=quote)}" if request.query else ""
-    return server.pool.urlopen(
-        request.method,
-        f"{server.base}{request.path}{query}",
-        body=request.body,
-        headers=headers,
-        preload_content=False,
-        redirect=False,
-        retries=False,
-        timeout=urllib3.Timeout(
-            total=request.seconds if seconds is None else seconds, connect=request.timeout[0], read=request.timeout[1]
-        ),
-    )
+def _make_context(configuration: Configuration) -> ssl.SSLContext:
+    """Return the TLS settings, which all connections share: otherwise each would read the certificates again."""
+    context = create_urllib3_context()
+    try:
+        if not configuration.is_verified:
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        elif configuration.authorities:
+            context.load_verify_locations(cadata=configuration.authorities)
+        else:
+            context.load_default_certs()
+        if configuration.certificate:
+            with tempfile.NamedTemporaryFile("w", encoding="ascii") as file:  # OpenSSL reads keys only from files
+                file.write(configuration.certificate)
+                file.flush()
+                context.load_cert_chain(file.name, password=lambda: "")
+    except (OSError, ValueError):
+        problem = "the certificates to trust, or that of the user, cannot be read; correct the kubeconfig"
+        raise ConfigurationError(f'API server address "{configuration.host}": {problem}') from None
+    return context
 
 
 def _discard(reply: urllib3.BaseHTTPResponse) -> None:

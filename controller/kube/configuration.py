@@ -1,15 +1,20 @@
 """How to reach the API server, and as whom.
 
-What the kubernetes package ignores silently is an error here: after a failed exec plugin or a missing file, requests
+A user is known by a token, a file with one, a password or a certificate. Whoever gets tokens from a plug-in or a login
+is left to the kubernetes package, which takes longer to import than everything else that reads a kubeconfig.
+
+What that package ignores silently is an error here: after a failed exec plugin or a missing file, requests
 would be anonymous, and `as` in a kubeconfig would have no effect. As in kubectl, proxies follow the rules of Go:
 `proxy-url` of the kubeconfig, else HTTPS_PROXY and NO_PROXY, never for loopback. A pod connects directly.
 """
 
 from __future__ import annotations
 
+import base64
 import ipaddress
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,18 +22,47 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 from urllib.request import getproxies
 
+import urllib3
 import yaml
-from kubernetes.client import Configuration
-from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
-from kubernetes.config.incluster_config import SERVICE_HOST_ENV_NAME, SERVICE_TOKEN_FILENAME
-from kubernetes.config.kube_config import KubeConfigMerger
 
+from rukpak.api.proxies import NO_PROXY, VARIABLES, read_proxies
 from rukpak.controller.kube.errors import ConfigurationError
 
-RefreshHook = Callable[[Configuration], None]
 DEFAULT_KUBECONFIG = "~/.kube/config"
-# What the package raises for a malformed kubeconfig; its parser, written in Python, does not bear deep nesting.
-_MALFORMED = (ConfigException, OSError, yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
+SERVICE_HOST, SERVICE_PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
+SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+TOKEN_SECONDS = 60.0
+"""After how long the file of a token is read again: the kubelet renews it."""
+# What a malformed kubeconfig leads to; the parser, written in Python, does not bear deep nesting.
+_MALFORMED = (OSError, yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
+_PORTS = {"https": 443, "http": 80}
+_RENEWED = ("exec", "auth-provider")
+"""Entries of a user whose credential comes from elsewhere, and expires."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """How to reach the API server, and what proves who asks."""
+
+    host: str
+    """URL."""
+    authorize: Callable[[], str] = field(default=lambda: "", repr=False)
+    """Returns the header Authorization, or '' if a certificate or a proxy says who asks. Called for each request.
+
+    Raises: ConfigurationError.
+    """
+    authorities: str = ""
+    """Certificates to trust, as PEM; '' are the system's."""
+    is_verified: bool = True
+    """Whether the certificate of the server is verified."""
+    certificate: str = field(default="", repr=False)
+    """The certificate of the user and its key, as PEM."""
+    server_name: str = ""
+    """Name in the certificate of the server; '' is that of the host."""
+    proxy: str = field(default="", repr=False)
+    """URL; '' connects directly."""
+    pool: int = 1
+    """How many connections are kept open; fewer than workers and watches would discard connections."""
 
 
 def find_loader(kubeconfig: str | None, context: str | None, pool: int) -> Callable[[], Configuration]:
@@ -38,20 +72,20 @@ def find_loader(kubeconfig: str | None, context: str | None, pool: int) -> Calla
         kubeconfig: a path, or several separated by colons; default: $KUBECONFIG, the ServiceAccount of the pod,
             ~/.kube/config, in this order.
         context: of the kubeconfig; default: its current one. With a context, the ServiceAccount is not considered.
-        pool: how many connections are kept open; fewer than workers and watches would discard connections.
+        pool: see Configuration.
 
     The function raises ConfigurationError.
     """
     named = kubeconfig or os.environ.get("KUBECONFIG", "")
     if not named and not context and is_in_pod():
-        return lambda: _tune(_load_service_account(), pool)
+        return lambda: _load_service_account(pool)
     paths = named or DEFAULT_KUBECONFIG
-    return lambda: _tune(_load_kubeconfig(paths, context), pool)
+    return lambda: _load_kubeconfig(paths, context, pool)
 
 
 def is_in_pod() -> bool:
     """Return whether this process runs in a pod with a ServiceAccount."""
-    return bool(os.environ.get(SERVICE_HOST_ENV_NAME)) and Path(SERVICE_TOKEN_FILENAME).exists()
+    return bool(os.environ.get(SERVICE_HOST)) and Path(SERVICE_ACCOUNT, "token").exists()
 
 
 def find_context(kubeconfig: str | None, context: str | None) -> str:
@@ -65,115 +99,183 @@ def find_context(kubeconfig: str | None, context: str | None) -> str:
     return _current_context(_read(named or DEFAULT_KUBECONFIG))
 
 
-def _tune(configuration: Configuration, pool: int) -> Configuration:
-    configuration.connection_pool_maxsize = pool
-    configuration.retries = False  # the package's default is 3, without backoff
-    configuration.keep_alive = True  # ends a half-open watch after 30 + 9 * 15 s
-    hook: RefreshHook | None = vars(configuration)["refresh_api_key_hook"]
-    if hook is not None:
-        vars(configuration)["refresh_api_key_hook"] = _one_at_a_time(hook)
-    return configuration
+class _TokenFile:
+    """A token in a file, which somebody renews. Thread-safe: two that read it at once read the same."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._header, self._read_at = path, "", -TOKEN_SECONDS
+
+    def __call__(self) -> str:
+        if time.monotonic() - self._read_at >= TOKEN_SECONDS:
+            try:
+                token = self._path.read_text(encoding="ascii").strip()
+            except (OSError, ValueError) as error:
+                raise ConfigurationError(f'token "{self._path}": cannot be read') from error
+            if not token:
+                raise ConfigurationError(f'token "{self._path}": is empty')
+            self._header, self._read_at = f"Bearer {token}", time.monotonic()
+        return self._header
 
 
-def _one_at_a_time(hook: RefreshHook) -> RefreshHook:
-    # Every request calls the hook, which may run a plug-in.
-    lock = threading.Lock()
-
-    def _refresh(configuration: Configuration) -> None:
-        with lock:
-            hook(configuration)
-            vars(configuration)["refresh_api_key_hook"] = _refresh  # the hook of the package reinstalls itself
-
-    return _refresh
-
-
-def _load_service_account() -> Configuration:
-    configuration = Configuration(proxy="", no_proxy="")
+def _load_service_account(pool: int) -> Configuration:
+    host, port = os.environ[SERVICE_HOST], os.environ.get(SERVICE_PORT, "443")
+    authorize = _TokenFile(Path(SERVICE_ACCOUNT, "token"))
     try:
-        load_incluster_config(configuration)  # type: ignore[no-untyped-call]
-    except (ConfigException, OSError) as error:
+        authorize()
+        authorities = Path(SERVICE_ACCOUNT, "ca.crt").read_text(encoding="ascii")
+    except (ConfigurationError, OSError, ValueError) as error:
         raise ConfigurationError("the ServiceAccount token of this pod cannot be read; mount it") from error
-    return configuration
+    address = f"[{host}]" if ":" in host else host
+    return Configuration(host=f"https://{address}:{port}", authorize=authorize, authorities=authorities, pool=pool)
 
 
-def _load_kubeconfig(paths: str, context: str | None) -> Configuration:
-    user = _check_context(paths, context)
-    configuration = Configuration(proxy="", no_proxy="")
-    try:
-        load_kube_config(paths, context, configuration)  # type: ignore[no-untyped-call]
-    except _MALFORMED as error:
-        raise ConfigurationError(f'kubeconfig "{paths}": {_explain(error)}') from error
-    _check_credential(paths, configuration, user)
-    if not configuration.proxy:
-        _take_proxy_of_environment(configuration)
-    return configuration
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A cluster, context or user."""
+
+    values: Mapping[str, Any]
+    folder: Path
+    """Of its kubeconfig, where the files are that it names."""
+
+    def text(self, key: str) -> str:
+        return str(self.values.get(key) or "")
+
+    def read(self, key: str) -> str:
+        """Return PEM that the entry has as data, or as the name of a file; '' without either.
+
+        Raises: ConfigurationError for a file that cannot be read; ValueError for data that is not base64.
+        """
+        if data := self.text(f"{key}-data"):
+            return base64.b64decode(data).decode("ascii", "ignore")
+        if not (name := self.text(key)):
+            return ""
+        try:
+            return (self.folder / name).read_bytes().decode("ascii", "ignore")
+        except OSError as error:
+            raise ConfigurationError(f'{key} "{name}": {error.strerror or "cannot be read"}') from error
 
 
-def _explain(error: Exception) -> str:
-    # ConfigException quotes whole entries, tokens included; only this message is known to be harmless.
-    text = str(error)
-    return text.splitlines()[0] if text.startswith("File does not exist: ") else "not a valid kubeconfig"
-
-
-def _check_context(paths: str, context: str | None) -> Mapping[str, Any]:
+def _load_kubeconfig(paths: str, context: str | None, pool: int) -> Configuration:
     files = _read(paths)
-    name = context or _current_context(files)
-    if not name:
-        raise ConfigurationError(f'kubeconfig "{paths}": current-context is not set; set it, or specify a context')
-    chosen = _find(paths, files, "context", name)
-    _find(paths, files, "cluster", str(chosen.get("cluster") or ""))
-    user = _find(paths, files, "user", str(chosen["user"])) if chosen.get("user") else {}
-    if user.get("as"):
-        raise ConfigurationError(f'kubeconfig "{paths}": user "{chosen["user"]}": "as" is not supported; remove it')
-    return user
-
-
-def _current_context(files: list[dict[str, Any]]) -> str:
-    return next((str(text) for file in files if (text := file.get("current-context"))), "")
-
-
-def _read(paths: str) -> list[dict[str, Any]]:
     try:
-        merger = KubeConfigMerger(paths)  # type: ignore[no-untyped-call]
-        files = list(merger.config_files.values())
+        return _choose(files, context or _current_context(files), paths, pool)
+    except ConfigurationError as error:
+        raise ConfigurationError(f'kubeconfig "{paths}": {error}') from error.__cause__
+    except _MALFORMED as error:
+        raise ConfigurationError(f'kubeconfig "{paths}": not a valid kubeconfig') from error
+
+
+def _choose(files: list[_Entry], context: str, paths: str, pool: int) -> Configuration:
+    if not context:
+        raise ConfigurationError("current-context is not set; set it, or specify a context")
+    chosen = _find(files, "context", context)
+    cluster = _find(files, "cluster", chosen.text("cluster"))
+    user = _find(files, "user", chosen.text("user")) if chosen.text("user") else _Entry({}, Path())
+    if user.values.get("as"):
+        raise ConfigurationError(f'user "{chosen.text("user")}": "as" is not supported; remove it')
+    is_renewed = any(user.values.get(key) for key in _RENEWED)
+    authorize, certificate = _renew(paths, context) if is_renewed else (_read_credential(user), "")
+    host = cluster.text("server").rstrip("/")
+    configuration = Configuration(
+        host=host,
+        authorize=authorize,
+        authorities=cluster.read("certificate-authority"),
+        is_verified=not cluster.values.get("insecure-skip-tls-verify"),
+        certificate=certificate or _read_certificate(user),
+        server_name=cluster.text("tls-server-name"),
+        proxy=cluster.text("proxy-url") or _find_proxy(host),
+        pool=pool,
+    )
+    _check_credential(configuration, user)
+    return configuration
+
+
+def _current_context(files: list[_Entry]) -> str:
+    return next((text for file in files if (text := file.text("current-context"))), "")
+
+
+def _read(paths: str) -> list[_Entry]:
+    found = [path for name in paths.split(":") if name and (path := Path(name).expanduser()).exists()]
+    if not found:
+        raise ConfigurationError(f'kubeconfig "{paths}": no such file; specify one, or set KUBECONFIG')
+    try:
+        # Only texts of it are read, which YAML 1.1 and 1.2 have alike.
+        files = [(yaml.safe_load(path.read_text(encoding="utf-8")), path.parent) for path in found]  # noqa: TID251
     except OSError as error:
         raise ConfigurationError(f'kubeconfig "{paths}": {error.strerror or "cannot be read"}') from error
     except _MALFORMED as error:
         raise ConfigurationError(f'kubeconfig "{paths}": not a valid kubeconfig') from error
-    if not files:
-        raise ConfigurationError(f'kubeconfig "{paths}": no such file; specify one, or set KUBECONFIG')
-    return [file for file in files if isinstance(file, dict)]
+    if not all(isinstance(file, dict) for file, _ in files):
+        raise ConfigurationError(f'kubeconfig "{paths}": not a valid kubeconfig')
+    return [_Entry(*file) for file in files]
 
 
-def _find(paths: str, files: list[dict[str, Any]], kind: str, name: str) -> Mapping[str, Any]:
+def _find(files: list[_Entry], kind: str, name: str) -> _Entry:
     for file in files:
-        for entry in file.get(f"{kind}s") or []:
+        for entry in file.values.get(f"{kind}s") or []:
             if isinstance(entry, dict) and entry.get("name") == name:
                 value = entry.get(kind) or {}
-                return value if isinstance(value, dict) else {}
-    raise ConfigurationError(f'kubeconfig "{paths}": no {kind} "{name}"; check the spelling')
+                return _Entry(value if isinstance(value, dict) else {}, file.folder)
+    raise ConfigurationError(f'no {kind} "{name}"; check the spelling')
 
 
-def _check_credential(paths: str, configuration: Configuration, user: Mapping[str, Any]) -> None:
-    loopback = _is_loopback(configuration.host)
-    token = bool(configuration.api_key.get("BearerToken"))
-    if configuration.host.startswith("http://") and not (loopback or not token):
-        raise ConfigurationError(f'kubeconfig "{paths}": credentials must not be sent over plain http; use https')
-    if token or (configuration.cert_file and configuration.key_file):
+def _read_credential(user: _Entry) -> Callable[[], str]:
+    header = ""
+    if token := user.text("token"):
+        header = f"Bearer {token}"
+    elif name := user.text("tokenFile"):
+        return _TokenFile(user.folder / name)
+    elif (username := user.text("username")) and (password := user.text("password")):
+        header = urllib3.util.make_headers(basic_auth=f"{username}:{password}")["authorization"]
+    return lambda: header
+
+
+def _read_certificate(user: _Entry) -> str:
+    certificate, key = user.read("client-certificate"), user.read("client-key")
+    return f"{certificate}\n{key}" if certificate and key else ""
+
+
+def _renew(paths: str, context: str) -> tuple[Callable[[], str], str]:
+    """Return what a plug-in or a login gives: the token, which the package renews when it is due, or a certificate."""
+    from kubernetes import client, config  # noqa: PLC0415 - slow to import
+
+    found = client.Configuration()
+    try:
+        config.load_kube_config(paths, context, found)  # type: ignore[no-untyped-call]
+    except config.ConfigException as error:  # quotes whole entries, tokens included
+        raise ConfigurationError("not a valid kubeconfig") from error
+    lock = threading.Lock()
+
+    def _authorize() -> str:
+        with lock:  # each request asks for the token, which may run the plug-in
+            try:
+                return found.get_api_key_with_prefix("BearerToken") or ""
+            except config.ConfigException as error:
+                raise ConfigurationError("the credential cannot be renewed") from error
+
+    if not (found.cert_file and found.key_file):
+        return _authorize, ""
+    return _authorize, "\n".join(Path(name).read_text(encoding="ascii") for name in (found.cert_file, found.key_file))
+
+
+def _check_credential(configuration: Configuration, user: _Entry) -> None:
+    loopback, header = _is_loopback(configuration.host), configuration.authorize()
+    if configuration.host.startswith("http://") and header and not loopback:
+        raise ConfigurationError("credentials must not be sent over plain http; use https")
+    if header or configuration.certificate:
         return
-    if user.get("exec"):
-        raise ConfigurationError(f'kubeconfig "{paths}": the exec plugin returned no credential; run it to see why')
-    if not (loopback and not user):  # a proxy on this machine, such as `kubectl proxy`, adds its own
-        raise ConfigurationError(
-            f'kubeconfig "{paths}": the user has no supported credential; use a token, certificate or exec plugin'
-        )
+    if user.values.get("exec"):
+        raise ConfigurationError("the exec plugin returned no credential; run it to see why")
+    if not (loopback and not user.values):  # a proxy on this machine, such as `kubectl proxy`, adds its own
+        raise ConfigurationError("the user has no supported credential; use a token, certificate or exec plugin")
 
 
-def _take_proxy_of_environment(configuration: Configuration) -> None:
-    if not _is_loopback(configuration.host):
-        proxies = getproxies()
-        configuration.proxy = proxies.get(urlsplit(configuration.host).scheme)
-        configuration.no_proxy = proxies.get("no")
+def _find_proxy(host: str) -> str:
+    url, proxies = urlsplit(host), getproxies()
+    # Any proxy that urllib3 knows may be named; the rules say only where it is not asked.
+    rules = read_proxies({**dict.fromkeys(VARIABLES, "http://any"), NO_PROXY: proxies.get("no", "")})
+    is_asked = rules.find(url.scheme, url.hostname or "", url.port or _PORTS.get(url.scheme, 0))
+    return proxies.get(url.scheme, "") if is_asked else ""
 
 
 def _is_loopback(url: str) -> bool:

@@ -20,8 +20,7 @@ import urllib3
 from rukpak.api.bounds import clamp, clamp_retry_after, read_retry_after
 from rukpak.controller.certificates import find_date_problem
 from rukpak.controller.content.limits import shorten
-from rukpak.controller.kube.encoding import decode
-from rukpak.controller.untrusted import mapping, mappings
+from rukpak.controller.untrusted import decode, mapping, mappings
 
 MESSAGE_CHARACTERS = 64 << 10
 STATUS_CHARACTERS, USER_CHARACTERS = 1000, 8 << 10

@@ -43,10 +43,11 @@ from rukpak.controller.kube.cache import (
     make_trace,
 )
 from rukpak.controller.kube.client import DEFAULT_TIMEOUT, PAGE_ITEMS, Client, LineStream, Page
-from rukpak.controller.kube.encoding import JSON, METADATA, decode
+from rukpak.controller.kube.encoding import JSON, METADATA
 from rukpak.controller.kube.errors import UNREACHABLE, ApiError, status_error
 from rukpak.controller.processes.supervision import Kind
 from rukpak.controller.retries import Backoff
+from rukpak.controller.untrusted import decode
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 NO_STREAMING_LISTS = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)

@@ -6,17 +6,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from heapq import nsmallest
+from typing import TYPE_CHECKING
 
 from rukpak.api import names
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.status import Changes, HistoryEntry, LookedUp, Wave
 from rukpak.api.v1alpha2.types import Pending, Rollback, SourcePin
-from rukpak.controller.apply.drift import DriftedObject
-from rukpak.controller.apply.plan import Outcome
-from rukpak.controller.apply.removal import Removal
-from rukpak.controller.observe.progress import Progress
-from rukpak.controller.observe.records import ObjectKey, Record
+
+if TYPE_CHECKING:  # slow to import, and verbs only describe what status has
+    from rukpak.controller.apply.drift import DriftedObject
+    from rukpak.controller.apply.plan import Outcome
+    from rukpak.controller.apply.removal import Removal
+    from rukpak.controller.observe.progress import Progress
+    from rukpak.controller.observe.records import ObjectKey, Record
 
 FAILED = (Reason.FAILED, Reason.PROGRESS_DEADLINE_EXCEEDED)
 """Reasons of Healthy that do not end without a person."""

@@ -7,19 +7,24 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from hack.bench import crowd, private
-from hack.bench.figures import Results, Sample, as_json, as_markdown, describe_machine, insert_table
+from hack.bench import circumstances, crowd, growth, neighbors, private, startup
+from hack.bench.figures import HERE, Results, Sample, as_json, as_markdown, describe_machine, publish, values_of
+from hack.bench.rows import as_markdown as rows_as_markdown
+from hack.bench.rows import check_idle, tell
+from hack.bench.rows import values_of as values_of_rows
 from hack.bench.scenarios import SCENARIOS, Scenario, run
 from hack.bench.testbed import Testbed, make_testbed
 from rukpak.controller.playground.binaries import MissingError
 
-HERE = Path(__file__).parent
 RUNS = 5
 IDLE_SECONDS = 60.0
 QUICK_RUNS = 1
 QUICK_IDLE_SECONDS = 10.0
-OTHER_MINUTES = 15
-"""Of private sources and 10,000 BundleDeployments."""
+OTHER_MINUTES = 35
+"""Of everything but the scenarios."""
+QUICK_OTHER_MINUTES = 6
+QUICK_COUNT = 5
+"""BundleDeployments of the other tenant."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,30 +40,48 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _measure(options: argparse.Namespace) -> None:
     scenarios = [scenario for scenario in SCENARIOS if options.only in (None, scenario.name)]
-    is_all = not (options.only or options.quick)
     runs, idle_seconds = (QUICK_RUNS, QUICK_IDLE_SECONDS) if options.quick else (options.runs, IDLE_SECONDS)
-    minutes = _minutes(scenarios, runs, idle_seconds) + (OTHER_MINUTES if is_all else 0)
+    others = 0 if options.only else QUICK_OTHER_MINUTES if options.quick else OTHER_MINUTES
+    if not options.quick:
+        check_idle()
+    minutes = _minutes(scenarios, runs, idle_seconds) + others
     _tell(f"takes about {minutes} minutes; do not use the machine in the meantime")
     with make_testbed() as testbed:
         testbed.apply_finalizer_policy()
         samples = {each.name: _run_all(testbed, each, runs, idle_seconds) for each in scenarios}
         _publish(samples, options.output)
-        if is_all:
-            private.publish(private.measure(testbed, private.RUNS), options.output)
-    if is_all:
-        crowd.run(options.output)
+        if options.only:
+            return
+        private.publish(private.measure(testbed, QUICK_RUNS if options.quick else private.RUNS), options.output)
+        _publish_rest(testbed, options.output, is_quick=options.quick)
+    growth.run(options.output, is_quick=options.quick)
+    crowd.run(options.output, is_quick=options.quick)
+
+
+def _publish_rest(testbed: Testbed, output: Path | None, *, is_quick: bool) -> None:
+    testbed.start_controller()
+    try:
+        rows = tell(neighbors.measure(testbed, QUICK_COUNT if is_quick else neighbors.COUNT))
+    finally:
+        testbed.stop_controller()
+    rows += tell(
+        circumstances.measure(testbed, QUICK_COUNT, QUICK_IDLE_SECONDS) if is_quick else circumstances.measure(testbed)
+    )
+    rows += tell(startup.rows(QUICK_RUNS if is_quick else startup.RUNS))
+    table = f"One run; {', '.join(describe_machine().values())}.\n\n{rows_as_markdown(rows)}\n"
+    publish("rest", table, values_of_rows(rows), output, is_whole=not is_quick)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="hack/bench/run", description="Measure the performance of the controller.")
     parser.add_argument("--only", choices=[scenario.name for scenario in SCENARIOS], help="run one scenario")
-    parser.add_argument("--quick", action="store_true", help="one short run of each scenario")
+    parser.add_argument("--quick", action="store_true", help="one short run of everything, on a busy machine, too")
     parser.add_argument("--runs", type=int, default=RUNS, help="runs of each scenario, for a median [%(default)s]")
     parser.add_argument(
         "--output",
         type=Path,
         metavar="FOLDER",
-        help="write table.md and results.json to this folder, and do not change the README",
+        help="write tables and results to this folder, and do not change the pages",
     )
     return parser
 
@@ -76,24 +99,19 @@ def _run_all(testbed: Testbed, scenario: Scenario, runs: int, idle_seconds: floa
 
 
 def _publish(samples: dict[str, list[Sample]], output: Path | None) -> None:
-    """Print the table, and write it and the JSON to a folder; by default this one, if everything was measured."""
+    """Publish the table, and write the JSON beside it."""
     results = Results(
         machine=describe_machine(),
         titles={scenario.name: scenario.title for scenario in SCENARIOS},
         samples=samples,
         limits={scenario.name: scenario.limits for scenario in SCENARIOS},
     )
-    table = as_markdown(results)
-    print(table)
-    if output:
-        output.mkdir(parents=True, exist_ok=True)
-        (output / "table.md").write_text(table, encoding="utf-8")
-        (output / "results.json").write_text(as_json(results), encoding="utf-8")
-    elif len(samples) == len(SCENARIOS) and min(map(len, samples.values())) > QUICK_RUNS:
-        insert_table(HERE / "README.md", table)
-        (HERE / "results.json").write_text(as_json(results), encoding="utf-8")
+    is_whole = len(samples) == len(SCENARIOS) and min(map(len, samples.values())) > QUICK_RUNS
+    publish("installation", as_markdown(results), values_of(samples), output, is_whole=is_whole)
+    if output or is_whole:
+        ((output or HERE) / "results.json").write_text(as_json(results), encoding="utf-8")
     else:
-        _tell("not everything was measured: README.md and results.json are unchanged; use --output to write elsewhere")
+        _tell("not everything was measured: the pages are unchanged; use --output to write elsewhere")
 
 
 def _tell(line: str) -> None:

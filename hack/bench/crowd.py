@@ -28,9 +28,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from hack.bench import figures
 from hack.bench.api import BUNDLE_DEPLOYMENTS, Api
-from hack.bench.figures import describe_machine, insert_table
-from hack.bench.rows import Row, as_markdown, publish, tell
+from hack.bench.figures import describe_machine
+from hack.bench.rows import Row, as_markdown, publish, tell, values_of
 from hack.bench.scenarios import time_install, time_repair
 from hack.bench.testbed import Testbed, make_testbed
 from hack.bench.workloads import Bundle, Manifest, make_bundle, path_of
@@ -189,7 +190,6 @@ def _encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-BEGIN = "<!-- crowd: written by hack/bench/run -->"
 SMALL, LARGE, OBJECTS = 10_000, 100, 100
 EDITS = 9
 SCRAPES = 9
@@ -229,16 +229,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return publish(measure(gather(testbed, options.small, options.large), options.idle))
 
 
-def run(output: Path | None) -> None:
-    """Measure all of them, on a control plane of their own, and write the table: to a folder, or else to the README."""
+def run(output: Path | None, *, is_quick: bool = False) -> None:
+    """Measure all of them, or a hundredth, on a control plane of their own, and publish the table."""
+    small, large, idle = (SMALL // 100, LARGE // 100, IDLE_SECONDS / 6) if is_quick else (SMALL, LARGE, IDLE_SECONDS)
     with make_testbed() as testbed:
-        rows = tell(measure(gather(testbed, SMALL, LARGE), IDLE_SECONDS))
+        rows = tell(measure(gather(testbed, small, large), idle))
     table = f"One run; {', '.join(describe_machine().values())}.\n\n{as_markdown(rows)}\n"
-    if output:
-        output.mkdir(parents=True, exist_ok=True)
-        (output / "crowd.md").write_text(table, encoding="utf-8")
-    else:
-        insert_table(Path(__file__).parent / "README.md", table, BEGIN)
+    figures.publish("crowd", table, values_of(rows), output, is_whole=not is_quick)
 
 
 def gather(testbed: Testbed, small: int, large: int) -> Crowd:
@@ -292,7 +289,7 @@ def measure(crowd: Crowd, idle_seconds: float) -> Iterator[Row]:
         yield Row(title="repair of one edit, s", value=_time_edits(crowd), at_most=0.3, digits=3)
         yield Row(title="installation of one more, s", value=_time_one_more(testbed), at_most=1.0)
         yield from _scrape(crowd)
-        yield Row(title="peak resident memory, MiB", value=testbed.usage().peak, at_most=400, digits=0)
+        yield Row(title="peak resident memory, MiB", value=testbed.peak(), at_most=400, digits=0)
     finally:
         testbed.stop_controller()
 

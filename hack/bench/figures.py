@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -96,8 +97,60 @@ def _median(measured: Sequence[Measured]) -> Measured:
     )
 
 
-BEGIN = "<!-- table: written by hack/bench/run -->"
+HERE = Path(__file__).parent
+PAGE = HERE / "figures.md"
+VALUES = HERE / "figures.json"
+"""What the pages cite, by part and name."""
+CITING = (HERE / "README.md", HERE.parents[1] / "README.md")
 END = "<!-- end of table -->"
+CITED = re.compile(r"(<!-- figure ([a-z0-9_.]+) -->)(.*?)(<!-- -->)")
+"""A figure in a sentence of a page."""
+
+
+def publish(part: str, table: str, values: Mapping[str, str], output: Path | None, *, is_whole: bool = True) -> None:
+    """Print a table, and write it: to a folder, or else, if it is of a whole run, to the pages.
+
+    Args:
+        part: of the page.
+        table: Markdown.
+        values: what pages may cite, by name.
+        output: the folder.
+        is_whole: whether nothing was left out.
+    """
+    print(table, flush=True)
+    if output:
+        output.mkdir(parents=True, exist_ok=True)
+        (output / f"{part}.md").write_text(table, encoding="utf-8")
+    elif is_whole:
+        insert_table(PAGE, table, f"<!-- {part}: written by hack/bench/run -->")
+        known = json.loads(VALUES.read_text(encoding="utf-8")) | {part: dict(values)}
+        VALUES.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+        for page in CITING:
+            page.write_text(cite(page.read_text(encoding="utf-8"), known), encoding="utf-8")
+
+
+def cite(page: str, known: Mapping[str, Mapping[str, str]]) -> str:
+    """Return a page with the figures that it cites as they are now.
+
+    Raises: KeyError for one that `hack/bench/run` does not write.
+    """
+
+    def _value(found: re.Match[str]) -> str:
+        part, _, name = found[2].partition(".")
+        return f"{found[1]}{known[part][name]}{found[4]}"
+
+    return CITED.sub(_value, page)
+
+
+def values_of(samples: Mapping[str, Sequence[Sample]]) -> dict[str, str]:
+    """Return the medians of the scenarios, as they are shown."""
+    found = {name: medians(runs) for name, runs in samples.items()}
+    return {
+        f"{name}.{figure.key}": _number(sample[figure.key].ours, figure)
+        for name, sample in found.items()
+        for figure in FIGURES
+        if figure.key in sample
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +194,7 @@ def as_markdown(results: Results) -> str:
     return f"Median of {runs} runs; {machine}.\n\n{table}\n"
 
 
-def insert_table(page: Path, table: str, start: str = BEGIN) -> None:
+def insert_table(page: Path, table: str, start: str) -> None:
     """Replace the text between a marker of a page and the next end of a table.
 
     Raises: ValueError if the page has no markers.
@@ -154,7 +207,7 @@ def insert_table(page: Path, table: str, start: str = BEGIN) -> None:
 
 
 def _heads(name: str, results: Results) -> list[str]:
-    return [results.titles[name], "bare client", "at most"]
+    return [results.titles[name], "bare client", "times", "at most"]
 
 
 def _cells(figure: Figure, name: str, samples: Mapping[str, Sample], results: Results) -> list[str]:
@@ -164,7 +217,8 @@ def _cells(figure: Figure, name: str, samples: Mapping[str, Sample], results: Re
     budget = limit(measured.raw) if limit else None
     missed = budget is not None and measured.ours > budget
     ours = f"**{_number(measured.ours, figure)}** (missed)" if missed else _number(measured.ours, figure)
-    return [ours, raw, _number(budget, figure)]
+    times = f"{measured.ours / measured.raw:.1f}" if measured.raw else ""
+    return [ours, raw, times, _number(budget, figure)]
 
 
 def _number(value: float | None, figure: Figure) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hack.bench import raw
+from hack.bench import figures, raw
 from hack.bench.api import Api
 from hack.bench.figures import FIGURES, Measured, Sample, describe_machine, medians
 from hack.bench.scenarios import MANY, ONE, Scenario, delete, install
@@ -145,7 +145,7 @@ def _run(testbed: Testbed, servers: Servers, scenario: Scenario, trust: Trust, n
         _make_namespace(testbed.api, bundle.name, secret)
     testbed.start_controller(trust.environment(servers))
     try:
-        sample = {**install(testbed, deployments), "peak": Measured(ours=testbed.usage().peak)}
+        sample = {**install(testbed, deployments), "peak": Measured(ours=testbed.peak())}
         delete(testbed, deployments)
     finally:
         testbed.stop_controller()
@@ -177,10 +177,10 @@ def _make_namespace(api: Api, name: str, secret: Mapping[str, str]) -> None:
 
 def publish(samples: Samples, output: Path | None) -> None:
     """Print the table, and write the JSON to a folder; by default this one, if there is more than one run."""
-    print(as_markdown(samples))
-    if output:
-        output.mkdir(parents=True, exist_ok=True)
-    elif _runs(samples) == 1:
+    is_whole = _runs(samples) > 1
+    found = {f"{name}.{number}": runs for name, each in samples.items() for number, runs in enumerate(each.values())}
+    figures.publish("private", as_markdown(samples), figures.values_of(found), output, is_whole=is_whole)
+    if not (output or is_whole):
         return
     document = {"machine": describe_machine(), "scenarios": _plain(samples)}
     ((output or HERE) / "private.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

@@ -1,43 +1,92 @@
-"""What a process has used, and figures as a table."""
+"""What a process and its children have used, and figures as a table."""
 
 from __future__ import annotations
 
+import math
 import os
+import re
+import threading
+import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Usage of a process at some time."""
+    """Usage of a process and its children at some time."""
 
     cpu: float
-    """Seconds, user and system, since it was started."""
+    """Seconds, user and system, since it was started; also of children that have ended."""
     resident: float
-    """Current memory in MiB."""
-    peak: float
-    """Peak resident memory in MiB."""
+    """Current memory in MiB: what they share counts once (PSS)."""
 
 
 def read_usage(process: int) -> Usage:
-    """Return the resources that a process has used.
+    """Return the resources that a process and its children have used.
 
     Raises: FileNotFoundError if it does not exist.
     """
+    cpu, memory = _read_usage(process)
+    for child in _find_children(process):
+        with suppress(OSError):  # it has ended meanwhile
+            found = read_usage(child)
+            cpu, memory = cpu + found.cpu, memory + found.resident
+    return Usage(cpu=cpu, resident=memory)
+
+
+def _read_usage(process: int) -> tuple[float, float]:
     folder = Path("/proc") / str(process)
     # The second field is the name in parentheses, and may hold anything; the third is the first after it.
     fields = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    memory = dict(line.split(":", 1) for line in (folder / "status").read_text(encoding="utf-8").splitlines())
-    return Usage(
-        cpu=(int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"),
-        resident=_mebibytes(memory["VmRSS"]),
-        peak=_mebibytes(memory["VmHWM"]),
-    )
+    lines = (folder / "smaps_rollup").read_text(encoding="utf-8").splitlines()
+    memory = next(int(line.split()[1]) / 1024 for line in lines if line.startswith("Pss:"))
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK"), memory
 
 
-def _mebibytes(text: str) -> float:
-    return int(text.split(maxsplit=1)[0]) / 1024
+def _find_children(process: int) -> list[int]:
+    tasks = Path("/proc", str(process), "task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text(encoding="ascii").split()]
+
+
+class Peak:
+    """The most memory that a process and its children have, looked at many times a second while it runs."""
+
+    SECONDS = 0.2
+
+    def __init__(self, process: int) -> None:
+        self._process, self.mebibytes = process, 0.0
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        with suppress(OSError, StopIteration):  # it has ended
+            while True:
+                self.mebibytes = max(self.mebibytes, read_usage(self._process).resident)
+                time.sleep(self.SECONDS)
+
+
+IDLE_SHARE = 0.1
+"""Of the time of all processors that others may use while something is measured."""
+
+
+def check_idle(seconds: float = 3.0) -> None:
+    """Refuse a machine that does something else.
+
+    Raises: RuntimeError with the share of its time.
+    """
+    before = _read_times()
+    time.sleep(seconds)
+    busy, total = (now - then for now, then in zip(_read_times(), before, strict=True))
+    if busy > IDLE_SHARE * total:
+        share = f"{100 * busy / total:.0f}% of the time of its processors is used"
+        raise RuntimeError(f"the machine is busy: {share}; end what else runs, or use --quick")
+
+
+def _read_times() -> tuple[int, int]:
+    first = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0]
+    times = [int(each) for each in first.split()[1:9]]
+    return sum(times) - times[3] - times[4], sum(times)  # without idle and iowait
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +95,11 @@ class Row:
     value: float
     at_most: float
     digits: int = 2
+
+    @property
+    def shown(self) -> str:
+        """The figure as text."""
+        return f"{self.value:,.{self.digits}f}"
 
     @property
     def missed(self) -> bool:
@@ -72,12 +126,17 @@ def as_markdown(rows: Iterable[Row]) -> str:
     return "\n".join([HEAD, *map(_line, rows)])
 
 
+def values_of(rows: Iterable[Row]) -> dict[str, str]:
+    """Return the figures of some rows by the words of their titles, as they are shown."""
+    return {re.sub("[^a-z0-9]+", "_", row.title.lower()).strip("_"): row.shown for row in rows}
+
+
 def _print(row: Row) -> Row:
     print(_line(row), flush=True)
     return row
 
 
 def _line(row: Row) -> str:
-    value = f"{row.value:,.{row.digits}f}"
-    shown = f"**{value}** (missed)" if row.missed else value
-    return f"| {row.title} | {shown} | {row.at_most:,.{row.digits}f} |"
+    shown = f"**{row.shown}** (missed)" if row.missed else row.shown
+    most = "" if row.at_most == math.inf else f"{row.at_most:,.{row.digits}f}"
+    return f"| {row.title} | {shown} | {most} |"

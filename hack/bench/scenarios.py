@@ -161,7 +161,7 @@ def rest(testbed: Testbed, seconds: float) -> Sample:
     return {
         "idle_requests": Measured(ours=requests.total * 60 / seconds, verbs=requests.by_verb),
         "resident": Measured(ours=usage.resident),
-        "peak": Measured(ours=usage.peak),
+        "peak": Measured(ours=testbed.peak()),
     }
 
 

@@ -9,7 +9,9 @@ import os
 import statistics
 import subprocess
 import sys
+from collections.abc import Iterator
 
+from hack.bench.rows import Row
 from rukpak.controller.cli.verbs import VERBS
 
 RUNS = 5
@@ -17,9 +19,18 @@ LIMIT_SECONDS = 0.25
 """Of CPU, for help and mistakes of every verb."""
 
 
-def measure(*words: str) -> float:
+def rows(runs: int = RUNS) -> Iterator[Row]:
+    """Yield the slowest help of all verbs, and verbs until they would connect."""
+    helped = max(measure(verb, "--help", runs=runs) for verb in VERBS)
+    yield Row(title="CPU of the slowest --help of all verbs, s", value=helped, at_most=LIMIT_SECONDS)
+    for verb in ("status", "diff", "history"):
+        value = measure(verb, *_WORDS.get(verb, ()), runs=runs)
+        yield Row(title=f"CPU of rukpak {verb} until it connects, s", value=value, at_most=LIMIT_SECONDS)
+
+
+def measure(*words: str, runs: int = RUNS) -> float:
     """Return the median CPU time of a command, in seconds."""
-    return statistics.median(_measure_once(words) for _ in range(RUNS))
+    return statistics.median(_measure_once(words) for _ in range(runs))
 
 
 def _measure_once(words: tuple[str, ...]) -> float:
@@ -39,7 +50,7 @@ def main() -> None:
 
 
 _WORDS = {"events": ("a",), "logs": ("a",), "render": ("/no/such",)}
-_WORDS |= dict.fromkeys(("pause", "resume", "reconcile"), ("a",))
+_WORDS |= dict.fromkeys(("pause", "resume", "reconcile", "diff", "history"), ("a",))
 
 if __name__ == "__main__":
     main()

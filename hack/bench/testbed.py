@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from hack.bench.api import Api, Requests, requests_of
-from hack.bench.rows import Usage, read_usage
+from hack.bench.rows import Peak, Usage, read_usage
 from hack.bench.workloads import Bundle, Manifest
 from hack.control_plane.builds import BUILDS
 from rukpak.controller.kube.client import Client, connect
@@ -41,12 +41,13 @@ class Testbed:
         self._controller = self._make_controller({})
         self.api = self._connect()
 
-    def push(self, bundles: Iterable[Bundle]) -> list[Manifest]:
-        """Push the images of bundles, and return the BundleDeployments that install them."""
-        return [
-            bundle.deployment(self._pushes.host, self._pushes.push_image(bundle.name, "", [bundle.files()]))
-            for bundle in bundles
-        ]
+    def push(self, bundles: Iterable[Bundle], tag: str = "") -> list[Manifest]:
+        """Push the images of bundles, and return the BundleDeployments that install them: by digest, or by a tag."""
+        found = []
+        for bundle in bundles:
+            digest = self._pushes.push_image(bundle.name, tag, [bundle.files()])
+            found.append(bundle.deployment(self._pushes.host, f":{tag}" if tag else f"@{digest}"))
+        return found
 
     def _make_controller(self, environment: Mapping[str, str]) -> Process:
         options = {
@@ -71,6 +72,7 @@ class Testbed:
         """Start the controller with more variables, without waiting for it."""
         self._controller = self._make_controller(environment)
         self._controller.start()
+        self._peak = Peak(self.controller_id())
 
     def is_controller_running(self) -> bool:
         """Return whether the controller was started and has not exited."""
@@ -103,6 +105,10 @@ class Testbed:
     def usage(self) -> Usage:
         """Return the resources that the controller has used."""
         return read_usage(self.controller_id())
+
+    def peak(self) -> float:
+        """Return the most memory that the controller has had since its start, in MiB."""
+        return max(self._peak.mebibytes, self.usage().resident)
 
     def controller_id(self) -> int:
         """Return the process id of the controller.

@@ -25,9 +25,9 @@ class Bundle:
         """Return the content of its image, in the layout of the format `plain`."""
         return {f"manifests/{index:04}.json": json.dumps(each).encode() for index, each in enumerate(self.objects)}
 
-    def deployment(self, host: str, digest: str) -> Manifest:
-        """Return the BundleDeployment that installs its image from a registry."""
-        source = {"kind": "image", "image": {"ref": f"{host}/{self.name}@{digest}"}}
+    def deployment(self, host: str, version: str) -> Manifest:
+        """Return the BundleDeployment that installs its image from a registry; `version` is `@DIGEST` or `:TAG`."""
+        source = {"kind": "image", "image": {"ref": f"{host}/{self.name}{version}"}}
         return {
             "apiVersion": "core.rukpak.io/v1alpha2",
             "kind": "BundleDeployment",

@@ -23,9 +23,8 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
-from kubernetes.client import Configuration
-
 from rukpak.controller.kube.client import Client
+from rukpak.controller.kube.configuration import Configuration
 
 REASONS = {401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 409: "Conflict", 410: "Expired", 422: "Invalid"}
 END_OF_CHUNKS = b"0\r\n\r\n"
@@ -156,9 +155,7 @@ class FakeApi:
 
     def client(self, **options: Any) -> Client:
         """Return a client of this server."""
-        configuration = Configuration(host=self.url)
-        configuration.retries = False
-        return Client(lambda: configuration, **options)
+        return Client(lambda: Configuration(host=self.url), **options)
 
     def kubeconfig(self, path: Path) -> str:
         """Write a kubeconfig for this server; return its path."""

@@ -117,6 +117,24 @@ def test_help_and_mistakes_import_neither_client_nor_models() -> None:
     assert found == [f"imported: {words}" for words in WITHOUT_CLUSTER]
 
 
+LOADED = f"""
+import sys
+from rukpak.controller.cli.verbs import VERBS
+
+for verb in sys.argv[1:]:
+    VERBS[verb].load()
+    print(verb, *sorted(set({HEAVY!r}) & set(sys.modules)))
+"""
+CLIENT = "pydantic urllib3 yaml"
+"""What a verb needs that asks a cluster."""
+
+
+def test_verbs_that_ask_a_cluster_import_nothing_that_reads_sources() -> None:
+    verbs = ["pause", "status", "tree", "events", "logs", "history", "approve", "health", "diff", "install"]
+    done = subprocess.run([sys.executable, "-c", LOADED, *verbs], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [f"{verb} {CLIENT}" for verb in verbs]
+
+
 def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run the program itself: whatever it does before it knows its words, and leaves behind."""
     variables = {"PATH": os.environ["PATH"], "HOME": str(cwd), "PYTHONPATH": str(Path(cli.__file__).parents[2])}

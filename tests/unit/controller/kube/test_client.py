@@ -7,13 +7,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from kubernetes.client import Configuration
-from kubernetes.config import ConfigException
 from urllib3.exceptions import SystemTimeWarning
 
 from rukpak.controller.content.limits import describe_bytes
 from rukpak.controller.kube.client import SHORTEST_SECONDS, TOO_LARGE, Client, Fence
-from rukpak.controller.kube.configuration import User
+from rukpak.controller.kube.configuration import Configuration, User
 from rukpak.controller.kube.encoding import APPLY_PATCH, MERGE_PATCH, METADATA, METADATA_LIST
 from rukpak.controller.kube.errors import ApiError, ConfigurationError
 from rukpak.controller.playground.processes import wait_for
@@ -35,10 +33,9 @@ def loader(api: FakeApi, tokens: list[str]) -> Callable[[], Configuration]:
     """Return what reads another token each time, and the last one for ever."""
 
     def load() -> Configuration:
-        configuration = Configuration(host=api.url, api_key={"BearerToken": tokens[0]})
+        token = tokens[0]
         del tokens[: len(tokens) > 1]
-        configuration.retries = False
-        return configuration
+        return Configuration(host=api.url, authorize=lambda: token)
 
     return load
 
@@ -155,16 +152,16 @@ def test_a_token_that_stays_refused_is_not_read_for_every_request(api: FakeApi) 
 )
 def test_what_is_no_address_of_a_server_is_refused_at_once(address: str) -> None:
     with pytest.raises(ConfigurationError, match="API server address"):
-        Client(lambda: Configuration(host=address, proxy="", no_proxy=""))
+        Client(lambda: Configuration(host=address))
 
 
 def test_a_server_below_a_path_is_asked_there(api: FakeApi) -> None:
-    client = Client(lambda: Configuration(host=f"{api.url}/apis", proxy="", no_proxy=""))
+    client = Client(lambda: Configuration(host=f"{api.url}/apis"))
     assert client.get(FOO.removeprefix("/apis")).value["metadata"]["name"] == "a"
 
 
 def test_a_server_behind_a_proxy_over_plain_http_is_named_in_the_request(api: FakeApi) -> None:
-    client = Client(lambda: Configuration(host="http://api.example", proxy=api.url, no_proxy=""))
+    client = Client(lambda: Configuration(host="http://api.example", proxy=api.url))
     client.get(FOO)
     assert api.received[-1].header("Host") == ["api.example"]
 
@@ -185,14 +182,11 @@ def test_a_kubeconfig_that_is_gone_leaves_the_401(api: FakeApi) -> None:
 
 
 def test_a_token_that_cannot_be_read_is_an_error_not_an_anonymous_request(api: FakeApi) -> None:
-    configuration = loader(api, ["t"])()
+    def fail() -> str:
+        raise ConfigurationError("/var/run/token")
 
-    def fail(_: Configuration) -> None:
-        raise ConfigException("/var/run/token")
-
-    vars(configuration)["refresh_api_key_hook"] = fail
     with pytest.raises(ApiError, match="NoCredential"):
-        Client(lambda: configuration).get(FOO)
+        Client(lambda: Configuration(host=api.url, authorize=fail)).get(FOO)
     assert api.received == []
 
 

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kubernetes.client import Configuration
 
 from rukpak.controller.kube import configuration as module
-from rukpak.controller.kube.configuration import find_loader
+from rukpak.controller.kube.configuration import Configuration, find_loader
 from rukpak.controller.kube.errors import ConfigurationError
 
 SECRET = "do-not-show-this"
@@ -51,8 +50,9 @@ def load(kubeconfig: str | None, context: str | None = None) -> Configuration:
 def test_a_kubeconfig_that_is_named_is_used(write: Write) -> None:
     configuration = load(write())
     assert configuration.host == "https://api.example:6443"
-    assert configuration.api_key["BearerToken"] == f"Bearer {SECRET}"
-    assert (configuration.connection_pool_maxsize, configuration.retries) == (7, False)
+    assert configuration.authorize() == f"Bearer {SECRET}"
+    assert configuration.pool == 7
+    assert SECRET not in repr(configuration)
 
 
 def test_the_variable_comes_before_the_home_directory(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,13 +71,32 @@ def test_several_files_are_merged(write: Write) -> None:
 def test_the_service_account_of_a_pod_is_used_where_no_kubeconfig_is_named(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "token").write_text("t")
-    monkeypatch.setattr(module, "SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
-    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    (tmp_path / "token").write_text("t\n")
+    monkeypatch.setattr(module, "SERVICE_ACCOUNT", str(tmp_path))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
     with pytest.raises(ConfigurationError, match="ServiceAccount token"):
-        load(None)  # the package looks for the token elsewhere, and finds none
+        load(None)  # without the certificates to trust
+    (tmp_path / "ca.crt").write_text("pem")
+    found = load(None)
+    assert (found.host, found.authorize(), found.authorities) == ("https://[fd00::1]:443", "Bearer t", "pem")
     write("home/.kube/config", "https://home.example")
     assert load(None, "x").host == "https://home.example"
+
+
+def test_a_token_in_a_file_is_read_again_when_it_may_have_been_renewed(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("a")
+    authorize = load(write(user={"tokenFile": "token"})).authorize
+    token.write_text("b")
+    assert authorize() == "Bearer a"
+    monkeypatch.setattr(module, "TOKEN_SECONDS", 0)
+    assert authorize() == "Bearer b"
+    for unlink in (lambda: token.write_text(""), token.unlink):
+        unlink()
+        with pytest.raises(ConfigurationError, match="token"):
+            authorize()
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -100,7 +119,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "returned no credential",
     ),
     "it asks to act as another user": ({"user": {"token": SECRET, "as": "bob"}}, '"as" is not supported'),
-    "a file that it names is missing": ({"cluster": {"certificate-authority": "no.crt"}}, "File does not exist"),
+    "a file that it names is missing": ({"cluster": {"certificate-authority": "no.crt"}}, "No such file"),
+    "a file with a token is missing": ({"user": {"tokenFile": "no"}}, "cannot be read"),
     "a member has the wrong type": ({"contexts": {"a": SECRET}}, "."),
     "an entry has no name": ({"users": [{"user": {"token": SECRET}}]}, "."),
     "data is not base64": ({"cluster": {"certificate-authority-data": "Zm9"}}, "not a valid kubeconfig"),
@@ -143,43 +163,46 @@ def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
 
 def test_a_proxy_on_this_machine_adds_the_credential(write: Write) -> None:
     context = {"name": "x", "context": {"cluster": "c"}}
-    assert not load(write(server="http://127.0.0.1:8001", contexts=[context])).api_key
+    assert not load(write(server="http://127.0.0.1:8001", contexts=[context])).authorize()
 
 
 def test_a_plug_in_gives_a_token(write: Write) -> None:
     reply = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "abc"}}
     plugin = {"apiVersion": reply["apiVersion"], "command": "echo", "args": [json.dumps(reply)]}
-    assert load(write(user={"exec": plugin})).api_key["BearerToken"] == "Bearer abc"
+    assert load(write(user={"exec": plugin})).authorize() == "Bearer abc"
 
 
 def test_a_client_certificate_is_a_credential(write: Write) -> None:
     data = base64.b64encode(b"pem").decode()
     configuration = load(write(user={"client-certificate-data": data, "client-key-data": data}))
-    assert Path(str(configuration.cert_file)).read_bytes() == b"pem"
+    assert configuration.certificate == "pem\npem"
 
 
-def test_the_token_is_read_again_by_the_package_and_the_guard_stays(write: Write) -> None:
-    configuration = load(write())
-    for _ in range(3):
-        assert configuration.get_api_key_with_prefix("BearerToken") == f"Bearer {SECRET}"
-    assert configuration.refresh_api_key_hook.__module__ == module.__name__
+def test_a_password_is_a_credential(write: Write) -> None:
+    assert load(write(user={"username": "a", "password": "b"})).authorize() == "Basic YTpi"
+
+
+def test_files_are_beside_the_kubeconfig_that_names_them(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/ca.crt").write_text("pem")
+    assert load(write("elsewhere/config", cluster={"certificate-authority": "ca.crt"})).authorities == "pem"
 
 
 @pytest.mark.parametrize(
     ("server", "cluster", "proxy"),
     [
         ("https://api.example", {}, "http://proxy.example:3128"),
-        ("https://127.0.0.1:6443", {}, None),
-        ("https://localhost:6443", {}, None),
-        ("https://[::1]:6443", {}, None),
+        ("https://127.0.0.1:6443", {}, ""),
+        ("https://localhost:6443", {}, ""),
+        ("https://[::1]:6443", {}, ""),
+        ("https://api.intern.example", {}, ""),
         ("https://127.0.0.1:6443", {"proxy-url": "http://mine.example"}, "http://mine.example"),
     ],
-    ids=["another host", "loopback", "localhost", "loopback, IPv6", "one that the kubeconfig names"],
+    ids=["another host", "loopback", "localhost", "loopback, IPv6", "without proxy", "one that the kubeconfig names"],
 )
 def test_proxies_follow_the_rules_of_kubectl(
-    server: str, cluster: dict[str, str], proxy: str | None, write: Write, monkeypatch: pytest.MonkeyPatch
+    server: str, cluster: dict[str, str], proxy: str, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
     monkeypatch.setenv("no_proxy", "intern.example")
-    configuration = load(write(server=server, cluster=cluster))
-    assert (configuration.proxy or None) == proxy
+    assert load(write(server=server, cluster=cluster)).proxy == proxy

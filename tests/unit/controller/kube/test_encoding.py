@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rukpak.controller.kube.encoding import LEVELS, decode, encode, parse_warnings
+from rukpak.controller.kube.encoding import encode, parse_warnings
+from rukpak.controller.untrusted import LEVELS, decode
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 VALUES = st.recursive(
