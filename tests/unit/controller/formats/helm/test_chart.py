@@ -337,7 +337,7 @@ def test_rules_about_a_folder(case: Case) -> None:
 
 def test_a_pattern_of_many_stars_takes_linear_time() -> None:
     ignores = read_rules(b"*a" * 200 + b"b")
-    started = time.process_time()
+    started = time.thread_time()
     assert ignores
     assert not ignores("charts/" + "a" * 1000, False)
-    assert time.process_time() - started < 1
+    assert time.thread_time() - started < 1

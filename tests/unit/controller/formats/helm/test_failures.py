@@ -17,7 +17,7 @@ from rukpak.api.plugins import ProgramResult
 from rukpak.controller.formats.helm.failures import HIDDEN, explain, make_redactor, needs_lookup
 from tests.support.charts import write
 
-MOST_SECONDS = 1.0
+MOST_SECONDS = 3.0
 """Of what took seconds; some hundredths of a second where nothing else goes on."""
 
 
@@ -97,9 +97,9 @@ def test_no_complaint_takes_long(piece: str, values: Callable[[], list[str]]) ->
     """One of 256 KiB, which is all that is read, takes sixteen times as long."""
     complaint = "Error: " + piece * (16 * 1024 // len(piece))
     given_values = values()
-    started = time.process_time()
+    started = time.thread_time()
     message = explain(ProgramResult(status=1, output=b"", stderr=complaint), "c", [{"a": given_values}]).message
-    assert time.process_time() - started < MOST_SECONDS
+    assert time.thread_time() - started < MOST_SECONDS
     assert len(message) < 2000
 
 
@@ -161,6 +161,6 @@ def test_lookup_is_reached_by(case: Lookup, tmp_path: Path) -> None:
 @pytest.mark.parametrize("piece", ["templates/", "templates/a:", "a", ":1", "templates/a.yaml:1 "])
 def test_no_error_takes_long(piece: str, tmp_path: Path) -> None:
     write(tmp_path, {"templates/b.yaml": CALL.encode()})
-    started = time.process_time()
+    started = time.thread_time()
     assert not needs_lookup(tmp_path, piece * (256 * 1024 // len(piece)))
-    assert time.process_time() - started < 5
+    assert time.thread_time() - started < 5
