@@ -305,7 +305,7 @@ def _installed(deployment: BundleDeployment, report: Report) -> Finding:  # noqa
         return Finding(ConditionType.INSTALLED, "False", reason, f"{before}{message}")
 
     if report.failure:
-        return _no(report.failure.reason, report.failure.message)
+        return _no(report.failure.reason, f"{_in_full(deployment, report)}{report.failure.message}")
     if report.fetching and not report.is_renewed:
         return _no(Reason.FETCHING, report.fetching)
     if report.unknown:
@@ -377,6 +377,14 @@ def _in_part(deployment: BundleDeployment, report: Report) -> str:
     if deployment.status.installed_revision in ("", report.wanted) or not report.wanted:
         return ""
     return f"revision {short(report.wanted)} is only partly applied: "
+
+
+def _in_full(deployment: BundleDeployment, report: Report) -> str:
+    # A hook after it has failed, for instance.
+    is_begun = report.wanted == report.revision != deployment.status.installed_revision != ""
+    if not is_begun or not report.outcomes or any(outcome.error for outcome in report.outcomes):
+        return ""
+    return f"all objects of revision {short(report.wanted)} are applied: "
 
 
 def _awaited(error: BundleError, report: Report) -> str:
