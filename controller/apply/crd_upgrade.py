@@ -570,10 +570,23 @@ def is_about_upgrade(warning: str) -> bool:
     return warning.startswith(_TITLE)
 
 
+# What the API server refuses as well: no rule lets it through.
+_FINAL = {
+    "scope": "keep the scope, or delete the definition with its objects, because the API server never changes it",
+    "storedVersionRemoval": (
+        "keep these in spec.versions, with served: false if unused, until a storage migration has stored all objects "
+        "at another version and removed these from status.storedVersions"
+    ),
+}
+
+
 def _remedy(crd: str, errors: Sequence[CheckFinding]) -> str:
-    checks = ", ".join(sorted({finding.check for finding in errors}))
-    rule = f"{{crd: {crd}, checks: [{checks}], enforcement: Warn}}"
-    return f"make the change compatible, or allow it in spec.crdUpgradeSafety: {{rules: [{rule}]}}"
+    found = sorted({finding.check for finding in errors})
+    remedies = [_FINAL[check] for check in found if check in _FINAL]
+    if checks := ", ".join(check for check in found if check not in _FINAL):
+        rule = f"{{crd: {crd}, checks: [{checks}], enforcement: Warn}}"
+        remedies.append(f"make the change compatible, or allow it in spec.crdUpgradeSafety: {{rules: [{rule}]}}")
+    return "; ".join(remedies)
 
 
 EMBEDDED = "x-kubernetes-embedded-resource"

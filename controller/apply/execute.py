@@ -47,6 +47,7 @@ from rukpak.controller.apply.rights import (
     grants_in,
     lack_of,
     list_all,
+    narrow,
     rights_to_apply,
 )
 from rukpak.controller.apply.sender import Sender, waiting_for
@@ -130,7 +131,7 @@ class Applier:
 
         They are reviewed only after a new refusal; from then on the remembered failure lists them.
         """
-        errors = [outcome.error for outcome in outcomes]
+        errors = [narrow(o.error, o.task.target.manifest, options.wanted.by_key) for o in outcomes]
         denied = list_all(errors, options.owner.name)
         if denied is None:
             return outcomes
@@ -486,11 +487,16 @@ class AccessReviewer:
         granting = grants_in((target.manifest for target, _ in items), partial(self._rules, options))
         grants = list(islice(granting, MAX_QUESTIONS))
         held_instead = self._held(client, options, [grant.instead for grant in grants])
-        to_hold = (right for grant in grants if grant.instead not in held_instead for right in grant.rights)
-        some = islice(chain(rights_to_apply(items), to_hold), _MOST_RIGHTS)
-        needed = list(islice(dict.fromkeys(some), MAX_QUESTIONS))
-        held = self._held(client, options, needed)
-        return [right for right in needed if right not in held]
+        to_hold = (
+            (right, grant.instead if grant.needs_only_one(options.wanted.by_key) else right)
+            for grant in grants
+            if grant.instead not in held_instead
+            for right in grant.rights
+        )
+        some = list(islice(chain(((right, right) for right in rights_to_apply(items)), to_hold), _MOST_RIGHTS))
+        needed = list(islice(dict.fromkeys(right for right, _ in some), MAX_QUESTIONS))
+        lacked = set(needed) - self._held(client, options, needed)
+        return list(dict.fromkeys(to_ask_for for right, to_ask_for in some if right in lacked))
 
     def lack(
         self, items: Sequence[tuple[Target, Resource]], options: ApplyOptions, user: User

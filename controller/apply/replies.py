@@ -19,7 +19,7 @@ from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.apply.order import is_custom
 from rukpak.controller.apply.ownership import DATA_KINDS
-from rukpak.controller.apply.rights import RbacRight, describe_rights, parse_denial, parse_escalation
+from rukpak.controller.apply.rights import BINDINGS, RbacRight, describe_rights, parse_denial, parse_escalation
 from rukpak.controller.content.limits import shorten
 from rukpak.controller.kube.errors import STATUS_CHARACTERS, ApiError, Cause, find_denial
 from rukpak.controller.observe.records import ObjectKey
@@ -258,7 +258,8 @@ def _lacking_rights(reply: _Reply) -> ApplyFailure | None:
         return reply.to_denial(user, f"may not {describe_rights(missing)}; grant it this permission", missing)
     user, missing = parse_escalation(reply.error.message, reply.key.namespace)
     if user:
-        text = f"may not grant permissions that it lacks: {describe_rights(missing)}; grant them to it first"
+        remedy = "grant it bind on that role" if reply.key.kind in BINDINGS else "grant them to it first"
+        text = f"may not grant permissions that it lacks: {describe_rights(missing)}; {remedy}"
         return reply.to_denial(user, text, missing)
     if _NOT_ALLOWED.search(reply.message):
         return reply.to_failure(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice, product
 from typing import Any
@@ -35,7 +35,7 @@ _ADMISSION = "admissionregistration.k8s.io"
 _POLICIES = ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy")
 MOST_RIGHTS = 50_000
 """Rights of one role that are looked at."""
-_BINDINGS = ("RoleBinding", "ClusterRoleBinding")
+BINDINGS = ("RoleBinding", "ClusterRoleBinding")
 # For judging, applying and deleting an object.
 _VERBS = ("create", "delete", "get", "patch")
 _PLURALS = {each.kind: each.plural for each in (ROLES, CLUSTER_ROLES)}
@@ -104,19 +104,12 @@ def _to_grant(manifests: Iterable[Manifest]) -> Iterator[RbacRight]:
     known, and `bind` for a role that the bundle does not bring: each for that one role.
     """
     items = list(manifests)
-    brought = {key_of(item)[1:] for item in items if key_of(item)[:2] in ((RBAC, "Role"), (RBAC, "ClusterRole"))}
-    for item in items:
-        for grant in grants_in([item], lambda *_: ()):
-            if item["kind"] in _BINDINGS:
-                yield from () if _role_of(item) in brought else (grant.instead,)
-            else:
-                yield from (grant.instead,) if item.get("aggregationRule") else grant.rights
-
-
-def _role_of(binding: Manifest) -> tuple[str, str, str]:
-    reference = mapping(binding, "roleRef")
-    kind = str(reference.get("kind", ""))
-    return kind, key_of(binding).namespace if kind == "Role" else "", str(reference.get("name", ""))
+    brought = {key_of(item) for item in items}
+    for grant in grants_in(items, lambda *_: ()):
+        if grant.needs_only_one(brought):
+            yield grant.instead
+        elif not grant.is_binding:  # the role that is bound has its own
+            yield from grant.rights
 
 
 def _to_read_parameters(manifests: Iterable[Manifest], find_resource: FindResource) -> Iterator[RbacRight]:
@@ -198,8 +191,20 @@ class Grant:
     """What is granted."""
     namespace: str
     """Where; empty: everywhere."""
+    role: ObjectKey
+    """The role that has the rules."""
+    is_binding: bool = False
+    """Whether a role is bound, and not written."""
     is_filled: bool = False
     """Whether the control plane fills the role."""
+
+    def needs_only_one(self, brought: Collection[ObjectKey]) -> bool:
+        """Whether to ask for the one right: for a role that is filled later, and to bind one of somebody else.
+
+        Args:
+            brought: what the bundle has. A client that writes a role holds its rights anyway.
+        """
+        return self.is_filled or (self.is_binding and self.role not in brought)
 
     @property
     def rights(self) -> tuple[RbacRight, ...]:
@@ -226,19 +231,22 @@ def grants_in(manifests: Iterable[Mapping[str, Any]], find_rules: FindRules) -> 
         key = key_of(manifest)
         if key.group == RBAC and key.kind in _PLURALS:
             instead = _right(key.namespace, _PLURALS[key.kind], key.name, "escalate")
-            is_filled = bool(manifest.get("aggregationRule"))
             yield Grant(
-                instead=instead, rules=manifest.get("rules") or (), namespace=key.namespace, is_filled=is_filled
+                instead=instead,
+                rules=manifest.get("rules") or (),
+                namespace=key.namespace,
+                role=key,
+                is_filled=bool(manifest.get("aggregationRule")),
             )
-        elif key.group == RBAC and key.kind in ("RoleBinding", "ClusterRoleBinding"):
+        elif key.group == RBAC and key.kind in BINDINGS:
             yield _bound(key.namespace, mapping(manifest, "roleRef"), find_rules)
 
 
 def _bound(namespace: str, reference: Mapping[str, Any], find_rules: FindRules) -> Grant:
     kind, name = str(reference.get("kind", "")), str(reference.get("name", ""))
-    rules = find_rules(kind, namespace if kind == "Role" else "", name)
+    role = ObjectKey(RBAC, kind, namespace if kind == "Role" else "", name)
     instead = _right(namespace, _PLURALS.get(kind, ""), name, "bind")
-    return Grant(instead=instead, rules=rules, namespace=namespace)
+    return Grant(instead=instead, rules=find_rules(*role[1:]), namespace=namespace, role=role, is_binding=True)
 
 
 def _right(namespace: str, plural: str, name: str, verb: str) -> RbacRight:
@@ -298,6 +306,23 @@ class MissingRightsError(BundleError):
         super().__init__(Reason.FORBIDDEN, problem, place=place)
         self.account = account
         self.rights = rights
+
+
+def narrow(error: BundleError | None, manifest: Manifest, brought: Collection[ObjectKey]) -> BundleError | None:
+    """Return an error, and of one about the rights that an object grants one that asks only for `bind` or `escalate`.
+
+    Args:
+        error: of the object.
+        manifest: of the object.
+        brought: as `Grant.needs_only_one` takes it.
+    """
+    grant = next(grants_in([manifest], lambda *_: ()), None)
+    if not isinstance(error, MissingRightsError) or grant is None or not grant.needs_only_one(brought):
+        return error
+    own = (RBAC,), (f"{str(manifest['kind']).lower()}s",)
+    if all((right.groups, right.resources) == own for right in error.rights):  # it may not be written at all
+        return error
+    return MissingRightsError(error.message, error.account, (grant.instead,))
 
 
 class LackOfRightsError(BundleError):

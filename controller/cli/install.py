@@ -29,6 +29,7 @@ from typing import Any
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Access, Credentials, Limits
 from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.building.revision import Revision
 from rukpak.controller.cli.command import confirm, connect, explain, read_file, tell, tell_all
 from rukpak.controller.cli.content import (
     LOCAL,
@@ -61,7 +62,7 @@ from rukpak.controller.permissions.statement import is_kind, to_lines
 from rukpak.controller.sources.config_map import MOST_BYTES
 from rukpak.controller.sources.credentials import DOCKER_CONFIG_JSON, parse_secret
 from rukpak.controller.status.report import short
-from rukpak.controller.untrusted import is_object_name, mapping
+from rukpak.controller.untrusted import is_object_name, mapping, mappings
 from rukpak.controller.views import FailedError, MisuseError
 from rukpak.controller.views.access import MANAGER, Deployments, Manifest
 from rukpak.controller.views.comparison import Change, Comparison, outline, summarize, write
@@ -108,15 +109,23 @@ def install(options: argparse.Namespace) -> int:
     values, failures = wait_if_asked(options, deployments, awaits_ready, [value])
     _tidy(client, value, found, is_installed=options.wait and not failures)
     if options.wait and not failures:
-        _tell_moved(values[0], reviewed.revision.digest)
+        _tell_moved(values[0], reviewed.revision)
     return conclude("install", options, values, failures, done=done)
 
 
-def _tell_moved(value: Manifest, shown: str) -> None:
-    installed = (value.get("status") or {}).get("installedRevision")
-    if installed and installed != shown:
-        text = f"{short(installed)} is installed, not {short(shown)}"
-        tell(f"warning: revision {text}: the source has changed meanwhile")
+def _tell_moved(value: Manifest, shown: Revision) -> None:
+    status = mapping(value, "status")
+    installed = status.get("installedRevision")
+    if not installed or installed == shown.digest:
+        return
+    if [pin["digest"] for pin in mappings(status, "installedSources")] != [pin["digest"] for pin in shown.terms.pins]:
+        why = "the source has changed meanwhile"
+    else:
+        why = (
+            "the source is the same, but the bundle generates other values each time, such as passwords, or what it "
+            "reads from the cluster has changed"
+        )
+    tell(f"warning: revision {short(installed)} is installed, not {short(shown.digest)}: {why}")
 
 
 def _check(options: argparse.Namespace) -> None:

@@ -805,7 +805,8 @@ INSTALLATION = {
         summary="try RukPak on a cluster of its own on this machine",
         description="Start a cluster, a registry and the controller on this machine, to try RukPak: without root and "
         "without containers, so that pods are only objects. Programs that are missing are downloaded once. Results "
-        "are lines for eval.",
+        "are lines for eval. All of it is below RUKPAK_CACHE [default: ~/.cache/rukpak]: set that to another folder "
+        "for another playground.",
         usage=f"[{'|'.join(_PLAYGROUND)}]",
         examples={
             "playground": "start it, and print how to use it",

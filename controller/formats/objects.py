@@ -93,7 +93,11 @@ def collect_objects(documents: Iterable[Document]) -> list[Object]:
             problems.append(f"{place}: {path}{problem}")
             continue
         identity = identify(value)
-        if identity in places:
+        if places.get(identity) == place:
+            # In one List, or in one template: Helm does not say at which line of it a document begins.
+            where = place if path else place.rpartition(":")[0]
+            problems.append(f"{where}: {path}{identity}: defined more than once; remove one")
+        elif identity in places:
             problems.append(f"{place}: {path}{identity}: already defined at {places[identity]}; remove one")
         places.setdefault(identity, place)
         result.append(value)

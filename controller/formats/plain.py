@@ -49,6 +49,7 @@ _SHOWN_PLACES = 6
 _KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml")
 _KUSTOMIZE = "kustomize.config.k8s.io/"
 _RECURSIVE = "recursive"
+_PUT_THEM = 'put manifests in a directory "manifests"'
 _REMEDY = f"set spec.config.{_RECURSIVE}: true"
 
 
@@ -150,7 +151,7 @@ class _Manifests:
         """Return the error that says where manifests were expected, and what the content looks like instead."""
         places = [f'"{folder or "."}"' for folder in self._folders]
         looked = f"no objects in the .yaml, .yml and .json files of {some(places, _SHOWN_PLACES)}"
-        remedy = self._find_other_format() or self._find_elsewhere() or 'put manifests in a directory "manifests"'
+        remedy = self._find_other_format() or self._find_elsewhere() or self._find_empty() or _PUT_THEM
         return NoContentError(looked, remedy, self._tree.describe_refused())
 
     def _folder(self, destination: str) -> str:
@@ -218,6 +219,11 @@ class _Manifests:
                 if other := recognize(self._root, folder):
                     return other
         return None
+
+    def _find_empty(self) -> str:
+        places = (place for folder in self._folders for place in (folder, *self._read_below(folder)))
+        path = next((path for place in places for path in _list_manifests(self._root, place)), "")
+        return f"{quote(path)} is empty, or has only comments or an empty List: write objects in it" if path else ""
 
     def _find_elsewhere(self) -> str:
         others = (folder for folder in walk_folders(self._root) if folder not in self._folders)

@@ -364,14 +364,15 @@ def read_body(file: Seekable, size: int, name: str, strip: int, limits: Limits) 
         strip: how many leading path elements to remove from the names in an archive.
         limits: for the readers, and for dropped entries.
 
-    Raises: Rejection and Unsupported of the readers; Unsupported for a body that is neither archive nor manifests.
+    Raises: Rejection and Unsupported of the readers; Rejection if nothing is left of any file; Unsupported for a body
+        that is neither archive nor manifests.
     """
     head = file.read(_HEAD_BYTES)
     file.seek(0)
     if is_zip(head):
-        yield from strip_components(read_zip(file, limits), strip, limits)
+        yield from _stripped(read_zip(file, limits), strip, limits)
     elif is_tar(head):
-        yield from strip_components(without_ignore_file(read_tar(file, limits)), strip, limits)
+        yield from _stripped(without_ignore_file(read_tar(file, limits)), strip, limits)
     elif _WEB_PAGE.match(head):
         raise Unsupported(
             f"{quote(name)} is neither a tar archive nor a zip archive nor a file of manifests, but a web page; use "
@@ -384,6 +385,23 @@ def read_body(file: Seekable, size: int, name: str, strip: int, limits: Limits) 
             f"{quote(name)} is neither a tar archive (plain, gzip or zstd) nor a zip archive nor a file named .yaml, "
             ".yml or .json; publish it as one of these"
         )
+
+
+def _stripped(entries: Iterator[Entry], count: int, limits: Limits) -> Iterator[Entry]:
+    dropped, is_empty = "", True
+
+    def _noted() -> Iterator[Entry]:
+        nonlocal dropped
+        for entry in entries:
+            if entry.kind is not EntryKind.DIRECTORY:
+                dropped = dropped or entry.path
+            yield entry
+
+    for entry in strip_components(_noted(), count, limits):
+        is_empty = is_empty and entry.kind is EntryKind.DIRECTORY
+        yield entry
+    if dropped and is_empty:
+        raise Rejection(f"stripComponents {count} leaves nothing of {quote(dropped)}, nor of any other file; lower it")
 
 
 def without_ignore_file(entries: Iterator[Entry]) -> Iterator[Entry]:

@@ -123,7 +123,7 @@ def _after_report(deployment: BundleDeployment, report: Report, now: datetime) -
             "wave": _wave(report, wanted, status),
             "rollback": rollback_after(deployment, report),
             "objects": counts,
-            "display": _display(wanted, counts, installed_sources or status.sources),
+            "display": _display(wanted, counts, installed_sources or _available(report, status)),
             "not_ready": _not_ready(health, status.managed_kinds) if health else status.not_ready,
             "not_ready_truncated": health.truncated if health else status.not_ready_truncated,
             "warnings": _lasting(deployment, report, now) if report.warnings is None else _warnings(report.warnings),
@@ -153,6 +153,12 @@ def _counts(report: Report, health: Health[ObjectKey]) -> ObjectCounts:
         retained=len(report.awaiting_prune),
         handed_over=len(report.handed_over),
     )
+
+
+def _available(report: Report, status: Status) -> tuple[SourcePin, ...]:
+    # A digest that the spec names is a pin, though there may be no such content.
+    is_wrong = report.failure and report.failure.reason is Reason.DIGEST_MISMATCH
+    return () if is_wrong else status.sources
 
 
 def _display(revision: str, counts: ObjectCounts, pins: Iterable[SourcePin]) -> Display:
@@ -305,7 +311,7 @@ def _installed(deployment: BundleDeployment, report: Report) -> Finding:  # noqa
         return Finding(ConditionType.INSTALLED, "False", reason, f"{before}{message}")
 
     if report.failure:
-        return _no(report.failure.reason, report.failure.message)
+        return _no(report.failure.reason, f"{_in_full(deployment, report)}{report.failure.message}")
     if report.fetching and not report.is_renewed:
         return _no(Reason.FETCHING, report.fetching)
     if report.unknown:
@@ -377,6 +383,14 @@ def _in_part(deployment: BundleDeployment, report: Report) -> str:
     if deployment.status.installed_revision in ("", report.wanted) or not report.wanted:
         return ""
     return f"revision {short(report.wanted)} is only partly applied: "
+
+
+def _in_full(deployment: BundleDeployment, report: Report) -> str:
+    # A hook after it has failed, for instance.
+    is_begun = report.wanted == report.revision != deployment.status.installed_revision != ""
+    if not is_begun or not report.outcomes or any(outcome.error for outcome in report.outcomes):
+        return ""
+    return f"all objects of revision {short(report.wanted)} are applied: "
 
 
 def _awaited(error: BundleError, report: Report) -> str:

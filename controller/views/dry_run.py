@@ -55,7 +55,14 @@ from rukpak.controller.apply.plan import Action, ApplyOptions, Task, decide_abou
 from rukpak.controller.apply.replies import ApplyFailure, Contest, Recovery, classify
 from rukpak.controller.apply.requests import Pool
 from rukpak.controller.apply.rights import lack_of
-from rukpak.controller.apply.targets import Target, TargetSet, find_reduced, leave_out_missing, make_targets
+from rukpak.controller.apply.targets import (
+    Target,
+    TargetSet,
+    find_missing_labels,
+    find_reduced,
+    leave_out_missing,
+    make_targets,
+)
 from rukpak.controller.apply.trees import (
     common_tree,
     differing,
@@ -365,7 +372,7 @@ class DryRun:
         task = decide_about(target, project(live, target.key.group, target.key.kind), self._options)
         match task.action:
             case Action.USE:
-                return _difference(target, Change.NONE, None, None)
+                return self._use(target, task)
             case Action.REFUSE:
                 refused = _difference(target, Change.REFUSED, None, None, task.refusal.problem if task.refusal else "")
                 return replace(refused, holder=live)
@@ -382,6 +389,10 @@ class DryRun:
         made = self._try(target, resource, live, body, is_adopted=task.action is Action.TAKE_BACK)
         is_adopted = task.action is Action.TAKE_BACK and made.change is Change.CHANGED
         return replace(made, note=made.note or "adopted") if is_adopted else made
+
+    def _use(self, target: Target, task: Task) -> Difference:
+        self._problems += find_missing_labels(self._targets, {target.key: task.record})
+        return _difference(target, Change.NONE, None, None)
 
     def _try(
         self, target: Target, resource: Resource, live: Manifest, body: Manifest, *, is_adopted: bool
@@ -540,8 +551,9 @@ class DryRun:
             if error.status != HTTPStatus.FORBIDDEN:
                 raise
             return _as_rendered(target, Change.UNREAD, "")
-        if target.bare:
-            return _difference(target, Change.NONE, None, None)
+        task = decide_about(target, project(live, target.key.group, target.key.kind), self._options)
+        if target.bare or task.action is Action.USE:
+            return self._use(target, task)
         return self._overlay(target, live, "computed, since you may not apply it")
 
     def _overlay(

@@ -192,7 +192,7 @@ def ask_for_too_much(world: World) -> None:
     world.cluster.kubectl("create", "role", "binder", f"--namespace={TENANT}", *rule)
     account = f"--serviceaccount={TENANT}:installer"
     world.cluster.kubectl("create", "rolebinding", "binder", f"--namespace={TENANT}", "--role=binder", account)
-    greedy.wait_for("Ready", "False", "Forbidden", saying="secrets")
+    greedy.wait_for("Ready", "False", "Forbidden", saying="verbs: [bind]")
     greedy.delete()
     greedy.wait_gone()
     world.cluster.kubectl("delete", "rolebinding", "binder", f"--namespace={TENANT}")

@@ -155,6 +155,16 @@ def test_a_packed_chart_gets_its_values(world: World, rukpak: Rukpak, tmp_path: 
     assert found.data("web") == {"color": "blue", "size": "1"}
 
 
+def test_other_values_of_the_same_chart_are_no_change_of_its_source(
+    world: World, rukpak: Rukpak, tmp_path: Path
+) -> None:
+    name, path = new_name(), tmp_path / "web-1.0.0.tgz"
+    template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\ndata: {a: {{ randAlphaNum 9 }}x}\n"
+    path.write_bytes(packed_chart("web", "1.0.0", template=template))
+    said = " ".join(rukpak("install", name, str(path), "-n", name, "--yes", "--wait").stderr.split())
+    assert "the source is the same, but the bundle generates other values each time, such as passwords" in said
+
+
 def test_a_folder_goes_into_a_registry(world: World, rukpak: Rukpak, tmp_path: Path) -> None:
     name = new_name()
     folder = write(tmp_path / "shop", a=config_map("a", color="blue"))

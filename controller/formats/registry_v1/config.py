@@ -77,6 +77,8 @@ DeploymentConfig: TypeAlias = Mapping[str, Any]
 """The section as Go writes it; fields that are not set are missing."""
 _Items: TypeAlias = Sequence[Mapping[str, Any]]
 _TERMS = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
+_VALUES = "values"
+"""What charts have instead."""
 _ONE, _SEVERAL, _PROVIDER = "watchNamespace", "watchNamespaces", "certificateProvider"
 _FIELD = "spec.config."
 _LONGEST = 63
@@ -340,6 +342,8 @@ def _find_errors(config: Mapping[str, Any], modes: frozenset[str], namespace: st
 
 
 def _describe_unknown(key: str, modes: frozenset[str]) -> str:
+    if key == _VALUES:
+        return f'unknown field "{key}": only charts have values, as --set gives them; set its fields with --config FILE'
     if key not in (_ONE, _SEVERAL):
         return f"unknown field {quote(key)}"
     supported = ", ".join(sorted(modes))

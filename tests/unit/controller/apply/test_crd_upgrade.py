@@ -90,6 +90,29 @@ def test_a_refusal_names_definition_version_path_check_and_the_switch() -> None:
     )
 
 
+MIGRATE = (
+    "keep these in spec.versions, with served: false if unused, until a storage migration has stored all objects at "
+    "another version and removed these from status.storedVersions"
+)
+SCOPE = "keep the scope, or delete the definition with its objects, because the API server never changes it"
+ALLOW = "make the change compatible, or allow it in spec.crdUpgradeSafety: "
+FINAL = {
+    "a stored version that is removed": (definition(of("v2")), f"stored versions removed : [v1]; {MIGRATE}"),
+    "another scope": (definition(of(), scope="Cluster"), f'scope changed : "Namespaced" -> "Cluster"; {SCOPE}'),
+    "beside what may be allowed": (
+        definition(of("v2"), of("v3", color=BLUE)),
+        f"{MIGRATE}; {ALLOW}{{rules: [{{crd: {NAME}, checks: [enum], enforcement: Warn}}]}}",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FINAL)
+def test_no_rule_is_proposed_for_what_the_api_server_refuses_as_well(case: str) -> None:
+    new, expected = FINAL[case]
+    old = definition(of(), of("v3", color=BOTH)) if "beside" in case else definition(of())
+    assert Bench(old).refusal(new).endswith(expected)
+
+
 def test_the_remedy_of_a_refusal_can_be_pasted_into_the_spec() -> None:
     message = Bench(definition(of(color=BOTH))).refusal(definition(of(color=BLUE)))
     pasted = json.loads(re.sub(r"([\w.-]+)", r'"\1"', message.rpartition("spec.crdUpgradeSafety: ")[2]))

@@ -23,6 +23,7 @@ CONFIG_MAP = ObjectKey("", "ConfigMap", "shop", "a")
 SECRET = ObjectKey("", "Secret", "shop", "a")
 DEPLOYMENT = ObjectKey("apps", "Deployment", "shop", "web")
 CUSTOM = ObjectKey("example.com", "Cache", "shop", "a")
+BINDING = ObjectKey("rbac.authorization.k8s.io", "ClusterRoleBinding", "", "a")
 ROLE = ObjectKey("rbac.authorization.k8s.io", "Role", "shop", "a")
 
 
@@ -173,6 +174,7 @@ ESCALATION = (
     '{APIGroups:[""], Resources:["secrets"], ResourceNames:["x"], Verbs:["get" "list"]}\n'
     '{NonResourceURLs:["/metrics"], Verbs:["get"]}; resolution errors: [roles "y" not found]'
 )
+EVERYTHING = '\n{APIGroups:["*"], Resources:["*"], Verbs:["*"]}'
 TERMINATING = {"reason": "NamespaceTerminating", "message": "namespace shop is being terminated"}
 
 # fmt: off
@@ -196,6 +198,8 @@ FORBIDDEN = [
         "grant them to it first",
         ROLE,
     ),
+    Case("rights that a binding grants", _status(403, ESCALATION.partition("\n{")[0] + EVERYTHING, "Forbidden"),
+         Reason.FORBIDDEN, '"bob" may not grant permissions that it lacks: * *.*; grant it bind on that role', BINDING),
     Case("an owner reference",
          _status(403, 'configmaps "a" is forbidden: cannot set blockOwnerDeletion if an ownerReference refers to',
          "Forbidden"), Reason.FORBIDDEN, "the account may not set owner references; grant it update on finalizers"),

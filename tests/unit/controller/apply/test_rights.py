@@ -25,6 +25,7 @@ from rukpak.controller.apply.rights import (
     grants_in,
     list_all,
     make_roles,
+    narrow,
     rights_to_apply,
 )
 from rukpak.controller.apply.targets import Target
@@ -33,7 +34,7 @@ from rukpak.controller.building.revision import Revision, Terms
 from rukpak.controller.cli.permissions import Resources
 from rukpak.controller.formats.manifests import read_documents
 from rukpak.controller.kube.resources import RBAC, GroupVersionKind
-from rukpak.controller.observe.records import key_of
+from rukpak.controller.observe.records import ObjectKey, key_of
 from tests.support.fake_cluster import CONFIG_MAPS
 
 Manifest = dict[str, Any]
@@ -321,3 +322,31 @@ def test_a_binding_needs_what_it_binds_where_it_binds_it_or_the_right_to_bind() 
         one("bind", "roles", "shop", RBAC, "own"),
     )
     assert {right.namespace for right in first.rights} == {"shop"}
+
+
+ANYTHING = (RbacRight(groups=("*",), resources=("*",), verbs=("*",)), RbacRight(paths=("*",), verbs=("*",)))
+ADMIN = {"kind": "ClusterRole", "name": "cluster-admin"}
+TO_BIND = RbacRight(groups=(RBAC,), resources=("clusterroles",), resource_names=("cluster-admin",), verbs=("bind",))
+TO_WRITE = RbacRight(groups=(RBAC,), resources=("clusterrolebindings",), verbs=("create", "patch"))
+BOUND = manifest("ClusterRoleBinding", "admins", "", roleRef=ADMIN)
+FILLED = manifest("ClusterRole", "all", "", aggregationRule={"clusterRoleSelectors": [{}]})
+NARROWED: dict[str, tuple[dict[str, Any], tuple[RbacRight, ...], tuple[RbacRight, ...]]] = {
+    "to bind a role of somebody else": (BOUND, ANYTHING, (TO_BIND,)),
+    "to write the binding": (BOUND, (TO_WRITE,), (TO_WRITE,)),
+    "to write a role that is filled": (FILLED, ANYTHING, (one("escalate", "clusterroles", "", RBAC, "all"),)),
+    "to write a role": (manifest("ClusterRole", "all", "", rules=[]), ANYTHING, ANYTHING),
+    "to write anything else": (manifest("ConfigMap", group=""), ANYTHING, ANYTHING),
+}
+
+
+@pytest.mark.parametrize("name", NARROWED)
+def test_of_what_suffices_the_narrow_right_is_asked_for(name: str) -> None:
+    item, lacked, asked = NARROWED[name]
+    found = narrow(MissingRightsError("a", "bob", lacked), item, ())
+    assert isinstance(found, MissingRightsError)
+    assert found.rights == asked
+
+
+def test_a_role_that_the_bundle_brings_takes_its_rights_and_not_one_to_bind_it() -> None:
+    error = MissingRightsError("a", "bob", ANYTHING)
+    assert narrow(error, BOUND, {ObjectKey(RBAC, "ClusterRole", "", "cluster-admin")}) is error

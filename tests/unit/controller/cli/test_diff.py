@@ -104,13 +104,17 @@ class Denying(FakeCluster):
 
 def compare(cluster: FakeCluster) -> Difference:
     """Compare a ConfigMap of a BundleDeployment `shop` with the cluster."""
+    objects, _ = compare_all(cluster, config_map("blue"))
+    return next(each for each in objects if each.key.kind == "ConfigMap")
+
+
+def compare_all(cluster: FakeCluster, *bundle: Value) -> tuple[list[Difference], list[str]]:
+    """Compare all objects of a BundleDeployment `shop`; returns the problems, too."""
     assert DEPLOYMENT is not None
     terms = Terms(inputs="", install_namespace="shop")
-    revision = Revision(digest="sha256:aa", objects=(config_map("blue"),), terms=terms)
+    revision = Revision(digest="sha256:aa", objects=bundle, terms=terms)
     reviewed = Reviewed(deployment=DEPLOYMENT, revision=revision, client=cluster.client)
-    dry_run = DryRun(reviewed, cluster.discovery, None)
-    objects, _ = dry_run.compare(lambda _done, _all: None)
-    return next(each for each in objects if each.key.kind == "ConfigMap")
+    return DryRun(reviewed, cluster.discovery, None).compare(lambda _done, _all: None)
 
 
 class ComputedCase(NamedTuple):
@@ -155,6 +159,14 @@ def test_what_admission_denies_is_refused(live: dict[str, Any] | None) -> None:
     found = compare(cluster)
     assert found.change is Change.REFUSED
     assert "exceeded quota" in found.note
+
+
+def test_labels_that_a_namespace_of_others_lacks_are_told() -> None:
+    cluster, about = ReadOnly(), {"apiVersion": "v1", "kind": "Namespace"}
+    cluster.put({**about, "metadata": {"name": "more"}})
+    objects, problems = compare_all(cluster, {**about, "metadata": {"name": "more", "labels": {"a": "b"}}})
+    assert [each.change for each in objects if each.key.name == "more"] == [Change.NONE]
+    assert problems == ['Namespace more: not managed by this bundle, and lacks the labels "a=b"; add them']
 
 
 @pytest.mark.parametrize(

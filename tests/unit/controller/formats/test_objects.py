@@ -105,6 +105,8 @@ DEFECTS = [
          "1: items[0]: must be an object, not null; set apiVersion, kind and metadata.name"),
     Case("two equal objects", f"{A}\n---\n{B}\n---\n{A}\n",
          "5: ConfigMap a: already defined at manifests/x.yaml:1; remove one"),
+    Case("two equal objects in a List", f"kind: List\nitems: [{A}, {A}]\n",
+         "1: items[1]: ConfigMap a: defined more than once; remove one"),
     Case(
         "two versions of one object",
         "{apiVersion: e.x/v1, kind: A, metadata: {name: a}}\n---\n{apiVersion: e.x/v2, kind: A, metadata: {name: a}}\n",

@@ -146,6 +146,7 @@ CONVERT = (
     "the package manifest of an operator, which is not supported: convert the folder with "
     '"operator-sdk pkgman-to-bundle", and publish one of the bundles'
 )
+EMPTY = "is empty, or has only comments or an empty List: write objects in it"
 RECURSIVE = "set spec.config.recursive: true, "
 ELSEWHERE = 'move it to "manifests", or remove its parent directories with git.directory or http.stripComponents'
 # fmt: off
@@ -165,9 +166,9 @@ NO_CONTENT = [
          'no objects in the .yaml, .yml and .json files of "a/manifests", "b"; '
          'put manifests in a directory "manifests"', ("a", "b")),
     Case("an empty List", {"manifests/a.yaml": "apiVersion: v1\nkind: List\nitems: []\n"},
-         'no objects in the .yaml, .yml and .json files of "manifests"; put manifests in a directory "manifests"'),
-    Case("nothing but comments", {"manifests/a.yaml": "# nothing\n"},
-         'no objects in the .yaml, .yml and .json files of "manifests"; put manifests in a directory "manifests"'),
+         f'no objects in the .yaml, .yml and .json files of "manifests"; "manifests/a.yaml" {EMPTY}'),
+    Case("nothing but comments", {"b.yaml": "# nothing\n", "c.yaml": ""},
+         f'no objects in the .yaml, .yml and .json files of "."; "b.yaml" {EMPTY}'),
     Case(
         "many destinations",
         {},

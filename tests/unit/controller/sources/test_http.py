@@ -727,7 +727,15 @@ def with_checksum(data: bytes) -> bytes:
 
 @pytest.mark.parametrize("data", [tarball(), zipped()], ids=["tar", "zip"])
 def test_an_empty_archive_brings_nothing(data: bytes) -> None:
-    assert read(data, "a.yaml") == {}
+    assert read(data, "a.yaml") == read(data, strip=1) == {}
+
+
+@pytest.mark.parametrize("data", [PLAIN, zipped(*ITEMS)], ids=["tar", "zip"])
+def test_an_archive_of_whose_files_nothing_is_left_is_refused(data: bytes) -> None:
+    assert read(data, strip=2) == {"b.yaml": b"b: 1\n"}
+    with pytest.raises(Rejection) as caught:
+        read(data, strip=3)
+    assert str(caught.value) == 'stripComponents 3 leaves nothing of "top/a.yaml", nor of any other file; lower it'
 
 
 @pytest.mark.parametrize("name", ["a.yaml", "a.yml", "a.json", "A.YAML"])

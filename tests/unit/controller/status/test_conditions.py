@@ -233,6 +233,7 @@ class Text(NamedTuple):
     status: Mapping[str, Any] = {}
 
 
+HOOK_FAILURE = BundleError(Reason.HOOK_FAILED, "Job shop/up (post-upgrade hook): failed; correct it")
 MANY = tuple(KEY._replace(name=name) for name in "edcba")
 WIDE = DriftedObject(key=KEY, fields=tuple(DriftedField(f"data.{'x' * 70}{index}", "edit") for index in range(9)))
 # fmt: off
@@ -248,6 +249,13 @@ TEXTS = [
         + REFUSED.message,
         status=BEFORE,
     ),
+    Text("Installed names the revision that is applied, too, where a hook after it fails",
+         replace(DONE, applied=False, failure=HOOK_FAILURE, outcomes=(outcome(None),)), "Installed",
+         "revision aaaaaaaaaaaa is installed; all objects of revision bbbbbbbbbbbb are applied: "
+         + HOOK_FAILURE.message,
+         status=BEFORE),
+    Text("and does not where one before it fails", Report(failure=HOOK_FAILURE, wanted=NEW), "Installed",
+         "revision aaaaaaaaaaaa is installed; " + HOOK_FAILURE.message, status=BEFORE),
     Text("a repair that is refused names one revision", replace(DONE, applied=False, outcomes=(outcome(REFUSED),)),
          "Installed", f"revision bbbbbbbbbbbb is installed; {REFUSED.message}", status={"installedRevision": NEW}),
     Text("what is never pruned is named", replace(DONE, awaiting_prune=SURPLUS), "Installed",

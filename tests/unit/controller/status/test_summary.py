@@ -108,17 +108,29 @@ def test_what_is_longer_than_the_schema_allows_is_cut() -> None:
     assert (len(status.not_ready[0].name), len(status.warnings[0])) == (253, 4096)
 
 
+PIN = {
+    "kind": "http",
+    "resolved": "x",
+    "digest": OLD,
+    "specDigest": f"v1:{OLD}",
+    "origin": f"v1:{OLD}",
+    "resolvedAt": "2026-01-01T00:00:00Z",
+}
+
+
 def test_the_columns_of_many_plug_ins_fit_into_the_schema() -> None:
-    pin = {
-        "kind": "example.com/" + "k" * 300,
-        "resolved": "x",
-        "digest": OLD,
-        "specDigest": f"v1:{OLD}",
-        "origin": f"v1:{OLD}",
-        "resolvedAt": "2026-01-01T00:00:00Z",
-    }
+    pin = {**PIN, "kind": "example.com/" + "k" * 300}
     status = summarize(deployment(status={"sources": [pin] * 32}), DONE, NOW)
     Status.model_validate(dump(status))
+
+
+def test_a_digest_that_no_content_has_is_not_shown_as_that_of_the_source() -> None:
+    before = deployment(status={"sources": [PIN]})
+    assert summarize(before, Report(), NOW).display.sources == "http:aaaaaaaaaaaa"
+    failure = BundleError(Reason.DIGEST_MISMATCH, "spec.sources[0].http.sha256: no")
+    assert summarize(before, Report(failure=failure), NOW).display.sources == ""
+    installed = deployment(status={"sources": [PIN], "installedSources": [PIN], "installedRevision": OLD})
+    assert summarize(installed, Report(failure=failure), NOW).display.sources == "http:aaaaaaaaaaaa"
 
 
 def test_warnings_of_the_last_apply_stay_until_something_is_sent_again() -> None:

@@ -232,6 +232,7 @@ class Refused:
 
 
 FAILED = Reason.RENDER_FAILED
+MAP = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}"
 DEPENDENCIES = "dependencies: [{name: d, version: 1.0.0, repository: 'oci://registry.example.com/charts'}]\n"
 # fmt: off
 REFUSED = [
@@ -249,6 +250,8 @@ REFUSED = [
          '"c": c/templates/a.yaml: yaml: mapping values are not allowed in this context'),
     Refused("what is no object", {"templates/a.yaml": "\nkind: ConfigMap"}, Reason.INVALID_BUNDLE,
          "c/templates/a.yaml:1: apiVersion: missing"),
+    Refused("two equal objects in a template", {"templates/a.yaml": f"{MAP}\n---\n{MAP}\n"}, Reason.INVALID_BUNDLE,
+         "c/templates/a.yaml: ConfigMap a: defined more than once; remove one"),
     Refused("a chart for another Kubernetes", {}, FAILED,
          '"c": chart requires kubeVersion: >=1.99 which is incompatible with Kubernetes v1.36.3',
          more="kubeVersion: '>=1.99'"),

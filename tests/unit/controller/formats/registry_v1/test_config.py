@@ -149,6 +149,8 @@ PATTERN = 'field "watchNamespace" must match pattern "^[a-z0-9]([-a-z0-9]*[a-z0-
 MESSAGES = [
     Message("a key that is no word", {**ONE, "\x1b[2J": 1}, 'unknown field "\\u001b[2J"'),
     Message("an unknown key", {**ONE, "foo": 1}, 'unknown field "foo"'),
+    Message("the values of a chart", {**ONE, "values": {"watchNamespace": "a"}},
+         'unknown field "values": only charts have values, as --set gives them; set its fields with --config FILE'),
     Message("an unknown key of deploymentConfig", {**ONE, "deploymentConfig": {"foo": 1}}, 'unknown field "foo"'),
     Message("the selector that OLM v0 had", {"deploymentConfig": {"selector": {}}}, 'unknown field "selector"', "A"),
     Message("a number", {"watchNamespace": 1}, 'invalid type for field "watchNamespace": got number, want string'),
