@@ -574,7 +574,7 @@ def is_about_upgrade(warning: str) -> bool:
 _FINAL = {
     "scope": "keep the scope, or delete the definition with its objects, because the API server never changes it",
     "storedVersionRemoval": (
-        "keep these in spec.versions, with served: false if unused, until a storage migration has stored all objects "
+        "keep these among its versions, with served: false if unused, until a storage migration has stored all objects "
         "at another version and removed these from status.storedVersions"
     ),
 }

@@ -91,7 +91,7 @@ def test_a_refusal_names_definition_version_path_check_and_the_switch() -> None:
 
 
 MIGRATE = (
-    "keep these in spec.versions, with served: false if unused, until a storage migration has stored all objects at "
+    "keep these among its versions, with served: false if unused, until a storage migration has stored all objects at "
     "another version and removed these from status.storedVersions"
 )
 SCOPE = "keep the scope, or delete the definition with its objects, because the API server never changes it"
