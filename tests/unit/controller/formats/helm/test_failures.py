@@ -18,7 +18,7 @@ from rukpak.controller.formats.helm.failures import HIDDEN, explain, make_redact
 from tests.support.charts import write
 
 MOST_SECONDS = 3.0
-"""Of what took seconds; some hundredths of a second where nothing else goes on."""
+"""Processor time of the thread; 1.4 have been seen where the machine is busy."""
 
 
 class Case(NamedTuple):
