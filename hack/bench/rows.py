@@ -51,19 +51,27 @@ def _find_children(process: int) -> list[int]:
 
 
 class Peak:
-    """The most memory that a process and its children have, looked at many times a second while it runs."""
+    """The most memory that a process and its children have, looked at many times a second until it or `stop` ends."""
 
     SECONDS = 0.2
 
     def __init__(self, process: int) -> None:
-        self._process, self.mebibytes = process, 0.0
-        threading.Thread(target=self._watch, daemon=True).start()
+        self._process, self.mebibytes, self._stopped = process, 0.0, threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> float:
+        """Return the most, in MiB, and look no more."""
+        self._stopped.set()
+        self._thread.join()
+        return self.mebibytes
 
     def _watch(self) -> None:
         with suppress(OSError, StopIteration):  # it has ended
             while True:
                 self.mebibytes = max(self.mebibytes, read_usage(self._process).resident)
-                time.sleep(self.SECONDS)
+                if self._stopped.wait(self.SECONDS):
+                    return
 
 
 IDLE_SHARE = 0.1
