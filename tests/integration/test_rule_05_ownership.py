@@ -201,8 +201,10 @@ def test_a_namespace_that_was_there_before_is_made_anew_once_it_is_deleted(world
     deployed = world.deploy(namespace(name), inside, **({"name": name} if where == "the install namespace" else {}))
     assert deployed.wait_ready()["objects"]["total"] == 1
     world.client.delete(f"/api/v1/namespaces/{name}")
-    deployed.wait_for("Ready", "False")
-    assert deployed.wait_ready()["objects"]["total"] == 2
+    world.wait(
+        lambda: deployed.status()["objects"]["total"] == 2, "the Namespace made anew"
+    )  # Ready may not be seen False
+    deployed.wait_ready()
     assert is_owned(world.client.get(f"/api/v1/namespaces/{name}").value, deployed.name)
 
 
