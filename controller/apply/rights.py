@@ -316,8 +316,10 @@ def narrow(error: BundleError | None, manifest: Manifest, brought: Collection[Ob
         manifest: of the object.
         brought: as `Grant.needs_only_one` takes it.
     """
+    if not isinstance(error, MissingRightsError):
+        return error
     grant = next(grants_in([manifest], lambda *_: ()), None)
-    if not isinstance(error, MissingRightsError) or grant is None or not grant.needs_only_one(brought):
+    if grant is None or not grant.needs_only_one(brought):
         return error
     own = (RBAC,), (f"{str(manifest['kind']).lower()}s",)
     if all((right.groups, right.resources) == own for right in error.rights):  # it may not be written at all
