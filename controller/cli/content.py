@@ -37,7 +37,7 @@ from rukpak.controller.building.request import check_config
 from rukpak.controller.cli import manifest
 from rukpak.controller.cli.command import read_file
 from rukpak.controller.cli.values import Convert, find_credentials, merge_files, set_values, typed
-from rukpak.controller.content.archive import write_entries
+from rukpak.controller.content.archive import is_file_name, read_body, write_entries
 from rukpak.controller.content.disk import read_folder
 from rukpak.controller.content.limits import Rejection, describe_bytes, quote
 from rukpak.controller.formats.helm.values import read_configuration
@@ -452,8 +452,6 @@ def _read(source: str) -> bytes:
 
 
 def _unpack(data: bytes, name: str, folder: Path, source: str) -> ContentTree:
-    from rukpak.controller.sources.http import read_body  # noqa: PLC0415 - slow to import
-
     def _entries() -> Iterator[Entry]:
         try:
             yield from read_body(io.BytesIO(data), len(data), name, 0, Limits())
@@ -537,8 +535,6 @@ def _pack_folder(folder: Path) -> bytes:
 
 
 def _pack_file(source: str) -> bytes:
-    from rukpak.controller.sources.http import is_file_name  # noqa: PLC0415 - slow to import
-
     data, info = _read(source), tarfile.TarInfo(_file_name(source))
     if not data:
         raise MisuseError(f"{quote(source)}: is empty")
@@ -557,8 +553,6 @@ def _pack(members: Iterable[tuple[tarfile.TarInfo, bytes]]) -> bytes:
 
 
 def _member(path: Path, entry: Entry) -> tuple[tarfile.TarInfo, bytes]:
-    from rukpak.controller.sources.http import is_file_name  # noqa: PLC0415 - slow to import
-
     info = tarfile.TarInfo(entry.path)
     if entry.kind is EntryKind.SYMBOLIC_LINK:
         if entry.target.startswith("/"):

@@ -23,7 +23,8 @@ from rukpak.controller.building.config_values import find_secrets
 from rukpak.controller.cli.command import ask, tell
 from rukpak.controller.formats.manifests import read_documents
 from rukpak.controller.sources.git.connection import parse_repository
-from rukpak.controller.sources.image.reference import find_endpoint, parse_reference
+from rukpak.controller.sources.hosts import parse_address
+from rukpak.controller.sources.image.reference import chart_reference, find_endpoint, parse_reference
 from rukpak.controller.views.texts import to_table
 
 _API_VERSION = f"{names.GROUP}/v1alpha2"
@@ -121,24 +122,16 @@ def _server_of(source: Source, mirrors: Mapping[str, str]) -> str:
     if source.git:
         return _shown(parse_repository(source.git.repository).authority)
     if source.http:
-        return _shown(_web_server(source.http.url))
+        return _shown(parse_address(source.http.url).authority)
     if source.chart:
         return _shown(_chart_server(source.chart, mirrors))
     return f'chosen by plug-in "{source.kind}"'
 
 
 def _chart_server(chart: ChartSource, mirrors: Mapping[str, str]) -> str:
-    if not chart.is_in_registry:
-        return _web_server(chart.repository)
-    from rukpak.controller.sources.chart_registry import chart_reference  # noqa: PLC0415 - slow to import
-
-    return find_endpoint(chart_reference(chart.repository, chart.name), mirrors).host
-
-
-def _web_server(url: str) -> str:
-    from rukpak.controller.sources.http import parse_address  # noqa: PLC0415 - slow to import
-
-    return parse_address(url).authority
+    if chart.is_in_registry:
+        return find_endpoint(chart_reference(chart.repository, chart.name), mirrors).host
+    return parse_address(chart.repository).authority
 
 
 def _shown(host: str) -> str:

@@ -1,4 +1,6 @@
-"""Writing the entries of archives into a tree, within limits; only this package touches the disk.
+"""Reading archives of any format, and writing their entries into a tree, within limits.
+
+Only this package touches the disk.
 
 Pure: archive.py keeps the disk in step with it. Only folders and files exist on disk; links are copied when all entries
 are read. What must not be read is a link without a target, whatever it was, and so is each link that leads to it.
@@ -13,13 +15,15 @@ On failure the caller removes the destination (store.py does).
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import posixpath
+import re
 import shutil
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rukpak.api.errors import BundleError
@@ -38,6 +42,8 @@ from rukpak.controller.content.limits import (
     quote,
     split_path,
 )
+from rukpak.controller.content.tar import is_tar, read_tar
+from rukpak.controller.content.zip import Seekable, Unsupported, is_zip, read_zip
 
 _MAX_CHAIN = 40  # links that lead to links, as in Linux
 log = logging.getLogger(__name__)
@@ -418,3 +424,128 @@ class _Writer:
 
     def _on_disk(self, path: str) -> Path:
         return self._destination / path
+
+
+# reading archives, whatever their format
+
+_HEAD_BYTES = 512
+_CHART, _IGNORE = "Chart.yaml", ".helmignore"
+_IGNORE_BYTES = 64 * 1024
+_SUFFIXES = (".yaml", ".yml", ".json")
+_WEB_PAGE = re.compile(rb"\s*<(?:!doctype|html|\?xml)\b", re.IGNORECASE)
+
+
+def is_file_name(name: str) -> bool:
+    """Return whether a body that is not an archive is accepted under a name."""
+    return name.lower().endswith(_SUFFIXES)
+
+
+def read_body(file: Seekable, size: int, name: str, strip: int, limits: Limits) -> Iterator[Entry]:
+    """Yield the entries of a body.
+
+    Args:
+        file: the body, at its start.
+        size: of the body.
+        name: of the file, if the body is not an archive.
+        strip: how many leading path elements to remove from the names in an archive.
+        limits: for the readers, and for dropped entries.
+
+    Raises: Rejection and Unsupported of the readers; Rejection if nothing is left of any file; Unsupported for a body
+        that is neither archive nor manifests.
+    """
+    head = file.read(_HEAD_BYTES)
+    file.seek(0)
+    if is_zip(head):
+        yield from _stripped(read_zip(file, limits), strip, limits)
+    elif is_tar(head):
+        yield from _stripped(without_ignore_file(read_tar(file, limits)), strip, limits)
+    elif _WEB_PAGE.match(head):
+        raise Unsupported(
+            f"{quote(name)} is neither a tar archive nor a zip archive nor a file of manifests, but a web page; use "
+            "the address that downloads the file, and auth if it requires a login"
+        )
+    elif is_file_name(name):
+        yield Entry(path=name, size=size, data=file)
+    else:
+        raise Unsupported(
+            f"{quote(name)} is neither a tar archive (plain, gzip or zstd) nor a zip archive nor a file named .yaml, "
+            ".yml or .json; publish it as one of these"
+        )
+
+
+def _stripped(entries: Iterator[Entry], count: int, limits: Limits) -> Iterator[Entry]:
+    dropped, is_empty = "", True
+
+    def _noted() -> Iterator[Entry]:
+        nonlocal dropped
+        for entry in entries:
+            if entry.kind is not EntryKind.DIRECTORY:
+                dropped = dropped or entry.path
+            yield entry
+
+    for entry in strip_components(_noted(), count, limits):
+        is_empty = is_empty and entry.kind is EntryKind.DIRECTORY
+        yield entry
+    if dropped and is_empty:
+        raise Rejection(f"stripComponents {count} leaves nothing of {quote(dropped)}, nor of any other file; lower it")
+
+
+def without_ignore_file(entries: Iterator[Entry]) -> Iterator[Entry]:
+    """Leave out the `.helmignore` of a packaged chart: one folder with Chart.yaml.
+
+    `helm package` has applied it, and Helm does not apply it to an archive: `charts/` may contain what it names.
+    """
+    folders, charts = set[str](), set[str]()
+    ignore: tuple[str, Entry] | None = None
+    for entry in entries:
+        parts = [part for part in entry.path.split("/") if part not in ("", ".")]
+        folders.update(parts[:1])
+        if parts[1:] == [_CHART]:
+            charts.add(parts[0])
+        is_small_file = entry.kind is EntryKind.FILE and not entry.refusal and entry.size <= _IGNORE_BYTES
+        if parts[1:] == [_IGNORE] and is_small_file and ignore is None:
+            # Kept until it is known what the archive is: Chart.yaml may follow.
+            data = io.BytesIO(entry.data.read(entry.size) if entry.data else b"")
+            ignore = parts[0], replace(entry, data=data)
+            continue
+        yield entry
+    if ignore and (folders != {ignore[0]} or ignore[0] not in charts):
+        yield ignore[1]
+
+
+def strip_components(entries: Iterator[Entry], count: int, limits: Limits) -> Iterator[Entry]:
+    """Remove leading elements from names, as `tar --strip-components` does; drop entries without a name left.
+
+    Args:
+        entries: with any names.
+        count: of elements; "." counts as one. Targets of hard links are names, too, those of symbolic links are not.
+        limits: charged for dropped entries, too.
+
+    Yields: an entry with a `refusal` for a name that is not allowed, even in a removed part.
+    Raises: Rejection for a name that is absolute or leads out of the archive; whatever `entries` raises.
+    """
+    budget = Budget(limits)
+    for entry in entries:
+        is_name = bool(count) and entry.kind is EntryKind.HARD_LINK  # a target that is one
+        refusal = entry.refusal or _judge([entry.path, entry.target] if is_name else [entry.path], limits)
+        path = _without(entry.path, count)
+        target = _without(entry.target, count) if is_name else entry.target
+        if not count or (path and (target or not entry.target)):
+            yield replace(entry, path=path, target=target, refusal=refusal)
+        else:
+            budget.charge_entry()
+            budget.charge_file(entry.path, entry.size)
+
+
+def _judge(names: Iterable[str], limits: Limits) -> Refusal | None:
+    # Names are checked before elements are removed, which may contain "..".
+    try:
+        for name in names:
+            check_path(name, limits)
+    except Unusable as unusable:
+        return unusable.refusal
+    return None
+
+
+def _without(path: str, count: int) -> str:
+    return "/".join([element for element in path.split("/") if element][count:]) if count else path

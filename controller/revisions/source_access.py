@@ -42,10 +42,9 @@ from rukpak.controller.revisions.accounts import (
 )
 from rukpak.controller.revisions.background import Quarantine, subject_of
 from rukpak.controller.sharing import Admission, share_of
-from rukpak.controller.sources.chart_registry import chart_reference
 from rukpak.controller.sources.credentials import find_credentials, parse_pull_secrets, parse_secret
 from rukpak.controller.sources.demands import SCHEME, name_demand
-from rukpak.controller.sources.image.reference import find_endpoint, parse_reference
+from rukpak.controller.sources.image.reference import chart_reference, find_endpoint, parse_reference
 
 SeenContent = Callable[[ObjectReference, str | None], None]
 """Called with an object that is read, and its resourceVersion; empty: it does not exist; None: it never changes."""

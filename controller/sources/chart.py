@@ -43,26 +43,26 @@ from rukpak.controller.sources.chart_index import (
     read_charts,
 )
 from rukpak.controller.sources.chart_registry import (
-    OCI,
     ChartRequest,
     RegistryRepository,
     parse_request,
     pinned_version,
     read_chart,
-    registry_address,
     request_problems,
 )
 from rukpak.controller.sources.chart_registry import connected as connected_to_registry
-from rukpak.controller.sources.hosts import PRINTABLE, Detour, check_host, find_url_problems, follow
-from rukpak.controller.sources.http import (
+from rukpak.controller.sources.hosts import (
     HTTPS,
+    PRINTABLE,
     Address,
-    Download,
-    Wanted,
-    connect,
+    Detour,
+    check_host,
+    find_url_problems,
+    follow,
     parse_address,
-    read_signature,
 )
+from rukpak.controller.sources.http import Download, Wanted, connect, read_signature
+from rukpak.controller.sources.image.reference import OCI, registry_address
 from rukpak.controller.sources.pace import check_deadline
 from rukpak.controller.sources.signatures import UnusableKeysError, checking
 from rukpak.controller.sources.signatures.openpgp import (

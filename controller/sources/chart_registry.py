@@ -20,12 +20,13 @@ from typing import Any, BinaryIO
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import MEBIBYTE, Access, Entry, Resolution, Signer
 from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.archive import strip_components, without_ignore_file
 from rukpak.controller.content.digests import digest_of
 from rukpak.controller.content.disk import Spool
 from rukpak.controller.content.limits import Rejection, describe_bytes, quote
 from rukpak.controller.content.tar import is_compressed, read_tar
 from rukpak.controller.sources.hosts import Detour
-from rukpak.controller.sources.http import sha256_problems, strip_components, without_ignore_file
+from rukpak.controller.sources.http import sha256_problems
 from rukpak.controller.sources.image.manifest import (
     CHART,
     OLD_CHART,
@@ -35,7 +36,7 @@ from rukpak.controller.sources.image.manifest import (
     parse_manifest,
     read_chart_config,
 )
-from rukpak.controller.sources.image.reference import HUB, ImageReference, is_hub, parse_reference
+from rukpak.controller.sources.image.reference import OCI, chart_reference
 from rukpak.controller.sources.image.registry import Registry, read_tags
 from rukpak.controller.sources.image.registry import connected as connected_to_registry
 from rukpak.controller.sources.image.signed import find_signer
@@ -153,35 +154,11 @@ def _unsupported(access: Access, problem: str) -> BundleError:
     return BundleError(Reason.UNSUPPORTED_CONTENT, message)
 
 
-OCI = "oci://"
 _CONFIG = "application/vnd.cncf.helm.config.v1+json"
 _FIELD = "repository"
 _MOST_ENTRIES = 8
 _CONFIG_BYTES = MEBIBYTE
 _CHUNK = 64 * 1024
-
-
-def chart_reference(repository: str, name: str) -> ImageReference:
-    """Return the repository of a chart in the folder of a registry.
-
-    Raises: ValueError with the problem and the remedy.
-    """
-    host, slash, folder = repository.removeprefix(OCI).partition("/")
-    folder = folder.strip("/")
-    if "@" in host:
-        raise ValueError("must not contain a user or a password; use a Secret in auth")
-    if slash and (":" in folder or "@" in folder):
-        raise ValueError("must not contain a tag or a digest; use version and sha256")
-    reference = parse_reference("/".join(filter(None, (host, folder, name))))
-    if reference.registry == HUB and not is_hub(host):
-        raise ValueError(f"has no registry; use {OCI}host/folder")
-    return reference
-
-
-def registry_address(repository: str, name: str) -> str:
-    """Return the repository of a chart in normal form. Raises: ValueError as `chart_reference`."""
-    reference = chart_reference(repository, name)
-    return f"{OCI}{reference.registry}/{reference.repository}"
 
 
 class RegistryRepository:

@@ -16,6 +16,7 @@ from rukpak.api import names
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import MEBIBYTE, Access, Entry, LocalContent, Resolution
 from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.archive import read_body
 from rukpak.controller.content.digests import digest_of, digest_of_json
 from rukpak.controller.content.limits import Rejection, quote
 
@@ -161,8 +162,6 @@ def _read(parameters: Mapping[str, Any], access: Access) -> tuple[str, Iterator[
         name = next(iter(files), "")
         archive = name if len(files) == 1 and name.lower().endswith(_ARCHIVES) else ""
     if archive:
-        from rukpak.controller.sources.http import read_body  # noqa: PLC0415 - slow to import; verbs use `split` alone
-
         data = files[archive]
         return digest_of(data), read_body(BytesIO(data), len(data), archive, 0, access.limits)
     entries = (Entry(path=name, size=len(data), data=BytesIO(data)) for name, data in sorted(files.items()))

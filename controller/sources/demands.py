@@ -27,8 +27,8 @@ from rukpak.api.v1alpha2.fields import SecretReference
 from rukpak.api.v1alpha2.types import BundleDeployment, Source
 from rukpak.api.v1alpha2.verification import Demanded, Verification
 from rukpak.controller.content.limits import quote
-from rukpak.controller.sources.hosts import PORTS, embedded
-from rukpak.controller.sources.image.reference import HUB, HUB_NAMES, parse_reference
+from rukpak.controller.sources.hosts import PORTS, embedded, parse_address
+from rukpak.controller.sources.image.reference import HUB, HUB_NAMES, chart_reference, parse_reference
 
 OPTION = "--require-verified"
 SCHEME = "secret:"
@@ -182,9 +182,7 @@ def locate(source: Source) -> tuple[Sequence[str], str]:
     Raises: ValueError with what has no canonical form.
     """
     # Slow to import, and needed only where something is demanded.
-    from rukpak.controller.sources.chart_registry import chart_reference  # noqa: PLC0415
     from rukpak.controller.sources.git.connection import parse_repository  # noqa: PLC0415
-    from rukpak.controller.sources.http import parse_address  # noqa: PLC0415
 
     chart = source.chart
     image = parse_reference(source.image.ref) if source.image else None

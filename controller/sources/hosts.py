@@ -1,4 +1,4 @@
-"""Hosts and addresses of sources: which ones are allowed, which redirects are followed, and what is told of others.
+"""Hosts and addresses of sources: what URLs mean, which are allowed, where redirects lead, and what others are told of.
 
 A pattern of `Network.allowed_hosts` is a host, or `*.` and a domain for all hosts below it, and optionally a port, by
 default the usual one of the scheme. Only the host in the spec is checked: the administrator chooses mirrors, and an
@@ -29,14 +29,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, IPv6Network
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Access, Network
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.limits import quote
 
-PORTS = {"https": 443, "http": 80, "ssh": 22}
+HTTP, HTTPS = "http", "https"
+_NOT_VISIBLE = re.compile(r"[\x00-\x20\x7f-\x9f\\]")
+PORTS = {HTTPS: 443, HTTP: 80, "ssh": 22}
 """The usual port of each scheme."""
 _PATTERN = re.compile(
     r"(?:\*\.)?[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?::\d{1,5})?|\[[0-9A-Fa-f:]+\](?::\d{1,5})?"
@@ -82,6 +84,44 @@ class Location:
         """Host, and the port unless it is the usual one, as URLs and messages contain them."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address(Location):
+    """The parts of a URL."""
+
+    path: str
+    query: str
+
+    @property
+    def url(self) -> str:
+        """The URL in normal form, without a fragment."""
+        query = f"?{self.query}" if self.query else ""
+        return f"{self.scheme}://{self.authority}{self.path}{query}"
+
+    @property
+    def name(self) -> str:
+        """The last element of the path: the name of the file."""
+        return unquote(self.path).rpartition("/")[2]
+
+
+def parse_address(text: str) -> Address:
+    """Parse a URL.
+
+    Raises: ValueError with the problem and the remedy, without any part of the URL.
+    """
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        raise ValueError("is not a URL; correct it") from None
+    if parts.scheme not in (HTTP, HTTPS) or not host or _NOT_VISIBLE.search(text):
+        raise ValueError("is not a URL like https://host/path; correct it")
+    if "@" in parts.netloc:
+        raise ValueError("must not contain a user or a password; use a Secret in auth")
+    return Address(
+        scheme=parts.scheme, host=host, port=port or PORTS[parts.scheme], path=parts.path or "/", query=parts.query
+    )
 
 
 def find_url_problems(url: str, path: str, parse: Callable[[str], object]) -> list[str]:

@@ -2,39 +2,36 @@
 
 Only its body tells what a URL names now, so resolving passes the content on (`Access.keep`). With a sha256 in the spec,
 one request is enough to authorize the caller. A body is an archive by its first bytes, otherwise one file of manifests
-by its name in the URL. `parse_address` and `Download` are for other files over http, too.
+by its name in the URL. `Download` is for other files over http, too.
 
 Invariants: no body is interpreted before its digest is verified; credentials are sent over verified https only, to the
 host of the URL only; neither user info nor a query is ever shown, since they may contain secrets; nothing beyond the
 compressed limit is written; a download is resumed only by a range of the same representation (If-Range with a strong
 entity tag), otherwise restarted. RFC 9110, sections 8.8 and 13 to 15.
 
-Not here: retries of unreachable servers, redirects, encodings and deadlines (transport.py), reading archives
-(content/tar.py, content/zip.py), and checking and writing entries (content/archive.py).
+Not here: retries of unreachable servers, redirects, encodings and deadlines (transport.py), what a URL means
+(hosts.py), and reading bodies, checking and writing entries (content/archive.py).
 """
 
 from __future__ import annotations
 
 import email.utils
-import io
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any, BinaryIO
-from urllib.parse import unquote, urlsplit
 
 from rukpak.api import names
 from rukpak.api.errors import BundleError
-from rukpak.api.plugins import MEBIBYTE, Access, Entry, EntryKind, Limits, Refusal, Resolution, Signer
+from rukpak.api.plugins import MEBIBYTE, Access, Entry, Resolution, Signer
 from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.archive import is_file_name, read_body
 from rukpak.controller.content.disk import Spool
-from rukpak.controller.content.limits import Budget, Rejection, Unusable, check_path, describe_bytes, quote
-from rukpak.controller.content.tar import is_tar, read_tar
-from rukpak.controller.content.zip import Seekable, Unsupported, is_zip, read_zip
-from rukpak.controller.sources.hosts import PORTS, Location, check_host, find_url_problems
+from rukpak.controller.content.limits import Rejection, describe_bytes, quote
+from rukpak.controller.sources.hosts import HTTPS, Address, check_host, find_url_problems, parse_address
 from rukpak.controller.sources.pace import check_deadline
 from rukpak.controller.sources.routes import describe_host
 from rukpak.controller.sources.signatures import SignatureError, checking, cosign
@@ -45,48 +42,6 @@ from rukpak.controller.sources.trust import (
     client_certificate_of,
     credential_headers,
 )
-
-HTTP, HTTPS = "http", "https"
-_NOT_VISIBLE = re.compile(r"[\x00-\x20\x7f-\x9f\\]")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address(Location):
-    """The parts of a URL."""
-
-    path: str
-    query: str
-
-    @property
-    def url(self) -> str:
-        """The URL in normal form, without a fragment."""
-        query = f"?{self.query}" if self.query else ""
-        return f"{self.scheme}://{self.authority}{self.path}{query}"
-
-    @property
-    def name(self) -> str:
-        """The last element of the path: the name of the file."""
-        return unquote(self.path).rpartition("/")[2]
-
-
-def parse_address(text: str) -> Address:
-    """Parse a URL.
-
-    Raises: ValueError with the problem and the remedy, without any part of the URL.
-    """
-    try:
-        parts = urlsplit(text)
-        host, port = parts.hostname or "", parts.port
-    except ValueError:
-        raise ValueError("is not a URL; correct it") from None
-    if parts.scheme not in (HTTP, HTTPS) or not host or _NOT_VISIBLE.search(text):
-        raise ValueError("is not a URL like https://host/path; correct it")
-    if "@" in parts.netloc:
-        raise ValueError("must not contain a user or a password; use a Secret in auth")
-    return Address(
-        scheme=parts.scheme, host=host, port=port or PORTS[parts.scheme], path=parts.path or "/", query=parts.query
-    )
-
 
 _CHUNK = 64 * 1024
 _CUTS = 3  # in a row without progress; then the work queue retries
@@ -341,130 +296,6 @@ def _validator(response: Response) -> str:
     return date if _DATE.fullmatch(date) and email.utils.parsedate(date) else ""
 
 
-_HEAD_BYTES = 512
-_CHART, _IGNORE = "Chart.yaml", ".helmignore"
-_IGNORE_BYTES = 64 * 1024
-_SUFFIXES = (".yaml", ".yml", ".json")
-_WEB_PAGE = re.compile(rb"\s*<(?:!doctype|html|\?xml)\b", re.IGNORECASE)
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-
-
-def is_file_name(name: str) -> bool:
-    """Return whether a body that is not an archive is accepted under a name."""
-    return name.lower().endswith(_SUFFIXES)
-
-
-def read_body(file: Seekable, size: int, name: str, strip: int, limits: Limits) -> Iterator[Entry]:
-    """Yield the entries of a body.
-
-    Args:
-        file: the body, at its start.
-        size: of the body.
-        name: of the file, if the body is not an archive.
-        strip: how many leading path elements to remove from the names in an archive.
-        limits: for the readers, and for dropped entries.
-
-    Raises: Rejection and Unsupported of the readers; Rejection if nothing is left of any file; Unsupported for a body
-        that is neither archive nor manifests.
-    """
-    head = file.read(_HEAD_BYTES)
-    file.seek(0)
-    if is_zip(head):
-        yield from _stripped(read_zip(file, limits), strip, limits)
-    elif is_tar(head):
-        yield from _stripped(without_ignore_file(read_tar(file, limits)), strip, limits)
-    elif _WEB_PAGE.match(head):
-        raise Unsupported(
-            f"{quote(name)} is neither a tar archive nor a zip archive nor a file of manifests, but a web page; use "
-            "the address that downloads the file, and auth if it requires a login"
-        )
-    elif is_file_name(name):
-        yield Entry(path=name, size=size, data=file)
-    else:
-        raise Unsupported(
-            f"{quote(name)} is neither a tar archive (plain, gzip or zstd) nor a zip archive nor a file named .yaml, "
-            ".yml or .json; publish it as one of these"
-        )
-
-
-def _stripped(entries: Iterator[Entry], count: int, limits: Limits) -> Iterator[Entry]:
-    dropped, is_empty = "", True
-
-    def _noted() -> Iterator[Entry]:
-        nonlocal dropped
-        for entry in entries:
-            if entry.kind is not EntryKind.DIRECTORY:
-                dropped = dropped or entry.path
-            yield entry
-
-    for entry in strip_components(_noted(), count, limits):
-        is_empty = is_empty and entry.kind is EntryKind.DIRECTORY
-        yield entry
-    if dropped and is_empty:
-        raise Rejection(f"stripComponents {count} leaves nothing of {quote(dropped)}, nor of any other file; lower it")
-
-
-def without_ignore_file(entries: Iterator[Entry]) -> Iterator[Entry]:
-    """Leave out the `.helmignore` of a packaged chart: one folder with Chart.yaml.
-
-    `helm package` has applied it, and Helm does not apply it to an archive: `charts/` may contain what it names.
-    """
-    folders, charts = set[str](), set[str]()
-    ignore: tuple[str, Entry] | None = None
-    for entry in entries:
-        parts = [part for part in entry.path.split("/") if part not in ("", ".")]
-        folders.update(parts[:1])
-        if parts[1:] == [_CHART]:
-            charts.add(parts[0])
-        is_small_file = entry.kind is EntryKind.FILE and not entry.refusal and entry.size <= _IGNORE_BYTES
-        if parts[1:] == [_IGNORE] and is_small_file and ignore is None:
-            # Kept until it is known what the archive is: Chart.yaml may follow.
-            data = io.BytesIO(entry.data.read(entry.size) if entry.data else b"")
-            ignore = parts[0], replace(entry, data=data)
-            continue
-        yield entry
-    if ignore and (folders != {ignore[0]} or ignore[0] not in charts):
-        yield ignore[1]
-
-
-def strip_components(entries: Iterator[Entry], count: int, limits: Limits) -> Iterator[Entry]:
-    """Remove leading elements from names, as `tar --strip-components` does; drop entries without a name left.
-
-    Args:
-        entries: with any names.
-        count: of elements; "." counts as one. Targets of hard links are names, too, those of symbolic links are not.
-        limits: charged for dropped entries, too.
-
-    Yields: an entry with a `refusal` for a name that is not allowed, even in a removed part.
-    Raises: Rejection for a name that is absolute or leads out of the archive; whatever `entries` raises.
-    """
-    budget = Budget(limits)
-    for entry in entries:
-        is_name = bool(count) and entry.kind is EntryKind.HARD_LINK  # a target that is one
-        refusal = entry.refusal or _judge([entry.path, entry.target] if is_name else [entry.path], limits)
-        path = _without(entry.path, count)
-        target = _without(entry.target, count) if is_name else entry.target
-        if not count or (path and (target or not entry.target)):
-            yield replace(entry, path=path, target=target, refusal=refusal)
-        else:
-            budget.charge_entry()
-            budget.charge_file(entry.path, entry.size)
-
-
-def _judge(names: Iterable[str], limits: Limits) -> Refusal | None:
-    # Names are checked before elements are removed, which may contain "..".
-    try:
-        for name in names:
-            check_path(name, limits)
-    except Unusable as unusable:
-        return unusable.refusal
-    return None
-
-
-def _without(path: str, count: int) -> str:
-    return "/".join([element for element in path.split("/") if element][count:]) if count else path
-
-
 class HttpSource:
     """The kind `http`. Parameters: url, sha256, stripComponents, verify, insecureSkipTLSVerify, certificateData."""
 
@@ -662,6 +493,9 @@ def _parse(parameters: Mapping[str, Any], access: Access) -> Address:
 def _name(address: Address) -> str:
     stem, dot, suffix = address.name.rpartition(".")
     return f"{stem}{dot}{suffix.lower()}"
+
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def sha256_problems(parameters: Mapping[str, Any], path: str) -> list[str]:

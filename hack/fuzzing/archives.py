@@ -14,11 +14,10 @@ from pathlib import Path
 
 from hack.fuzzing.target import Target, expect, refusals, scratch
 from rukpak.api.plugins import ContentTree, Entry, EntryKind, Limits, Readable
-from rukpak.controller.content.archive import write_entries
+from rukpak.controller.content.archive import read_body, write_entries
 from rukpak.controller.content.tar import is_compressed, read_tar
 from rukpak.controller.content.zip import read_zip
 from rukpak.controller.formats.helm.chart import find_chart, gather_chart
-from rukpak.controller.sources.http import read_body
 
 LIMITS = Limits(total_bytes=1 << 16, file_bytes=1 << 16, entries=50, ratio_from=1 << 14, header_bytes=1 << 14)
 _BLOCK = 512

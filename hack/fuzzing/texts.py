@@ -25,8 +25,8 @@ from rukpak.controller.kube.encoding import parse_warnings
 from rukpak.controller.sources.git.connection import candidates, check_ref, parse_repository
 from rukpak.controller.sources.git.objects import Item, read_items, read_listing
 from rukpak.controller.sources.git.process import NotServedError, check_served, translate
-from rukpak.controller.sources.hosts import Place
-from rukpak.controller.sources.http import Download, Wanted, parse_address
+from rukpak.controller.sources.hosts import Place, parse_address
+from rukpak.controller.sources.http import Download, Wanted
 from rukpak.controller.sources.image.login import Login, is_related, parse_challenges
 from rukpak.controller.sources.image.reference import find_endpoint, parse_reference
 

@@ -27,6 +27,8 @@ _RANGE = re.compile(r"[<>=~^!*|, ]")
 """Characters of a range of versions, which no tag contains."""
 _WILDCARD = re.compile(r"v?\d+(\.\d+)?\.[xX]")
 _NAME_LENGTH = 255
+OCI = "oci://"
+"""What the address of a chart in a registry begins with."""
 HUB = "docker.io"
 """The default registry; the normal form of all its names."""
 HUB_HOST = "registry-1.docker.io"
@@ -169,3 +171,26 @@ def _check(registry: str, repository: str, tag: str | None) -> None:
         raise ValueError("has a range of versions as its tag, ; use semver for that, or one tag or a digest")
     if tag is not None and not _TAG.fullmatch(tag):
         raise ValueError("has a tag that is not 1 to 128 letters, digits and . _ -; correct it")
+
+
+def chart_reference(repository: str, name: str) -> ImageReference:
+    """Return the repository of a chart in the folder of a registry.
+
+    Raises: ValueError with the problem and the remedy.
+    """
+    host, slash, folder = repository.removeprefix(OCI).partition("/")
+    folder = folder.strip("/")
+    if "@" in host:
+        raise ValueError("must not contain a user or a password; use a Secret in auth")
+    if slash and (":" in folder or "@" in folder):
+        raise ValueError("must not contain a tag or a digest; use version and sha256")
+    reference = parse_reference("/".join(filter(None, (host, folder, name))))
+    if reference.registry == HUB and not is_hub(host):
+        raise ValueError(f"has no registry; use {OCI}host/folder")
+    return reference
+
+
+def registry_address(repository: str, name: str) -> str:
+    """Return the repository of a chart in normal form. Raises: ValueError as `chart_reference`."""
+    reference = chart_reference(repository, name)
+    return f"{OCI}{reference.registry}/{reference.repository}"

@@ -14,10 +14,9 @@ import pytest
 from rukpak.api.plugins import Limits
 from rukpak.controller.cli import main
 from rukpak.controller.cli.content import pack
-from rukpak.controller.content.archive import write_entries
+from rukpak.controller.content.archive import read_body, write_entries
 from rukpak.controller.content.disk import read_folder
 from rukpak.controller.content.tar import read_tar
-from rukpak.controller.sources.http import read_body
 from rukpak.controller.views import MisuseError
 from tests.support.charts import files_of
 from tests.support.deployments import REF, observed

@@ -32,11 +32,12 @@ from hypothesis import strategies as st
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Access, Credentials, Entry, EntryKind, Limits, Network, Resolution
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.content.archive import write_entries
+from rukpak.controller.content.archive import read_body, strip_components, write_entries
 from rukpak.controller.content.limits import Rejection
 from rukpak.controller.content.zip import Unsupported
 from rukpak.controller.playground.cluster import write_certificates
-from rukpak.controller.sources.http import HttpSource, parse_address, read_body, strip_components
+from rukpak.controller.sources.hosts import parse_address
+from rukpak.controller.sources.http import HttpSource
 from tests.support import zstd
 from tests.support.archives import Crafted, Link, crafted, tarball, zipped
 from tests.support.web_servers import FaultyServer

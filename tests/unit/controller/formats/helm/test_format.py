@@ -24,7 +24,7 @@ import yaml
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Access, Capabilities, Entry, Limits, Refusal, Rendering
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.content.archive import write_entries
+from rukpak.controller.content.archive import read_body, strip_components, write_entries
 from rukpak.controller.content.disk import read_folder
 from rukpak.controller.content.tar import read_tar
 from rukpak.controller.formats.applicable import revision_digest
@@ -32,7 +32,6 @@ from rukpak.controller.formats.helm.format import read_output, refuse_unknown_gr
 from rukpak.controller.formats.helm.values import MATCHES, name_values_files, read_configuration
 from rukpak.controller.formats.manifests import TextBudget, read_documents
 from rukpak.controller.sources.chart_registry import read_chart
-from rukpak.controller.sources.http import read_body, strip_components
 from tests.support.archives import Link, Special, Value, tarball
 from tests.support.charts import DATA, FORMAT, PROGRAMS, chart_of, files_of, pack, packaged_helm, render, write
 
