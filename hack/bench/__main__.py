@@ -8,7 +8,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hack.bench import circumstances, crowd, growth, neighbors, private, startup
-from hack.bench.figures import HERE, Results, Sample, as_json, as_markdown, describe_machine, publish, values_of
+from hack.bench.figures import (
+    HERE,
+    Results,
+    Sample,
+    as_json,
+    as_markdown,
+    describe_machine,
+    one_run,
+    publish,
+    values_of,
+)
 from hack.bench.rows import as_markdown as rows_as_markdown
 from hack.bench.rows import check_idle, tell
 from hack.bench.rows import values_of as values_of_rows
@@ -59,17 +69,13 @@ def _measure(options: argparse.Namespace) -> None:
 
 
 def _publish_rest(testbed: Testbed, output: Path | None, *, is_quick: bool) -> None:
-    testbed.start_controller()
-    try:
+    with testbed.running_controller():
         rows = tell(neighbors.measure(testbed, QUICK_COUNT if is_quick else neighbors.COUNT))
-    finally:
-        testbed.stop_controller()
     rows += tell(
         circumstances.measure(testbed, QUICK_COUNT, QUICK_IDLE_SECONDS) if is_quick else circumstances.measure(testbed)
     )
     rows += tell(startup.rows(QUICK_RUNS if is_quick else startup.RUNS))
-    table = f"One run; {', '.join(describe_machine().values())}.\n\n{rows_as_markdown(rows)}\n"
-    publish("rest", table, values_of_rows(rows), output, is_whole=not is_quick)
+    publish("rest", one_run(rows_as_markdown(rows)), values_of_rows(rows), output, is_whole=not is_quick)
 
 
 def _parser() -> argparse.ArgumentParser:

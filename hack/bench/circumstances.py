@@ -28,8 +28,7 @@ def measure(testbed: Testbed, polling: int = POLLING, seconds: float = POLL_SECO
 
 def _measure_one_processor(testbed: Testbed) -> Iterator[Row]:
     deployments = testbed.push(MANY.make("one-processor"))
-    testbed.start_controller()
-    try:
+    with testbed.running_controller():
         for task in Path("/proc", str(testbed.controller_id()), "task").iterdir():
             os.sched_setaffinity(int(task.name), {0})  # threads that these start are there, too
         sample = install(testbed, deployments)
@@ -37,16 +36,13 @@ def _measure_one_processor(testbed: Testbed) -> Iterator[Row]:
         yield Row(title=f"install {MANY.title} on one processor, s", value=seconds, at_most=math.inf)
         yield Row(title="CPU of that, s", value=cpu, at_most=math.inf)
         delete(testbed, deployments)
-    finally:
-        testbed.stop_controller()
 
 
 def _measure_polls(testbed: Testbed, count: int, seconds: float) -> Iterator[Row]:
     deployments = testbed.push([make_bundle(f"poll-{number}", 1) for number in range(count)], tag="latest")
     for each in deployments:
         each["spec"]["sources"][0]["pollInterval"] = "30s"
-    testbed.start_controller()
-    try:
+    with testbed.running_controller():
         time_install(testbed.api, deployments)
         before = testbed.usage().cpu
         requests = rest(testbed, seconds)["idle_requests"].ours
@@ -54,5 +50,3 @@ def _measure_polls(testbed: Testbed, count: int, seconds: float) -> Iterator[Row
         yield Row(title=f"CPU per minute with {count} that are polled every 30 s, s", value=cpu, at_most=math.inf)
         yield Row(title="requests to the API server per minute of that", value=requests, at_most=math.inf, digits=0)
         delete(testbed, deployments)
-    finally:
-        testbed.stop_controller()

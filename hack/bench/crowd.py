@@ -30,7 +30,6 @@ from urllib.parse import urlsplit
 
 from hack.bench import figures
 from hack.bench.api import BUNDLE_DEPLOYMENTS, Api
-from hack.bench.figures import describe_machine
 from hack.bench.rows import Row, as_markdown, publish, tell, values_of
 from hack.bench.scenarios import time_install, time_repair
 from hack.bench.testbed import Testbed, make_testbed
@@ -234,20 +233,16 @@ def run(output: Path | None, *, is_quick: bool = False) -> None:
     small, large, idle = (SMALL // 100, LARGE // 100, IDLE_SECONDS / 6) if is_quick else (SMALL, LARGE, IDLE_SECONDS)
     with make_testbed() as testbed:
         rows = tell(measure(gather(testbed, small, large), idle))
-    table = f"One run; {', '.join(describe_machine().values())}.\n\n{as_markdown(rows)}\n"
-    figures.publish("crowd", table, values_of(rows), output, is_whole=not is_quick)
+    figures.publish("crowd", figures.one_run(as_markdown(rows)), values_of(rows), output, is_whole=not is_quick)
 
 
 def gather(testbed: Testbed, small: int, large: int) -> Crowd:
     """Install one BundleDeployment of either kind, and copy what that leaves."""
     bundles = [make_bundle("single", 1), make_bundle("hundred", OBJECTS)]
     bodies = [_named(body, f"original-{body['metadata']['name']}") for body in testbed.push(bundles)]
-    testbed.start_controller()
-    try:
+    with testbed.running_controller():
         time_install(testbed.api, bodies)
         testbed.wait_until_quiet(0)
-    finally:
-        testbed.stop_controller()
     testbed.stop_workloads()
     names = [f"small-{number:05}" for number in range(small)]
     wanted = (names, [f"large-{number:05}" for number in range(large)])

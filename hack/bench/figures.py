@@ -26,6 +26,11 @@ def describe_machine() -> dict[str, str]:
     }
 
 
+def one_run(table: str) -> str:
+    """Return a table of one run, below what it was measured on."""
+    return f"One run; {', '.join(describe_machine().values())}.\n\n{table}\n"
+
+
 Budget = Callable[[float | None], float]
 """The limit of a figure, given that of the bare client."""
 Limits = Mapping[str, Budget]

@@ -12,7 +12,6 @@ from math import log10
 from pathlib import Path
 
 from hack.bench import crowd, figures
-from hack.bench.figures import describe_machine
 from hack.bench.scenarios import install
 from hack.bench.testbed import make_testbed
 from hack.bench.workloads import make_bundle
@@ -45,7 +44,7 @@ class Point:
 def run(output: Path | None, *, is_quick: bool = False) -> None:
     """Measure all sizes, or the smallest; publish the table, and draw the pictures."""
     points = list(measure(QUICK_SIZES if is_quick else SIZES))
-    table = f"One run; {', '.join(describe_machine().values())}.\n\n{_PICTURE}\n\n{as_markdown(points)}\n"
+    table = figures.one_run(f"{_PICTURE}\n\n{as_markdown(points)}")
     values = {f"{each.series}.{each.size}.{name}": _shown(each, name) for each in points for name in MEASURES}
     figures.publish("growth", table, values, output, is_whole=not is_quick)
     if output or not is_quick:
@@ -59,8 +58,7 @@ def measure(sizes: Sequence[int]) -> Iterator[Point]:
         with make_testbed() as testbed:
             crowd.gather(testbed, size, 0)
             since = testbed.position()
-            testbed.start_controller()
-            try:
+            with testbed.running_controller():
                 yield Point(
                     series="bundles",
                     size=size,
@@ -68,13 +66,10 @@ def measure(sizes: Sequence[int]) -> Iterator[Point]:
                     requests=testbed.requests(since).total,
                     memory=testbed.peak(),
                 )
-            finally:
-                testbed.stop_controller()
     for size in sizes:
         with make_testbed() as testbed:
             deployments = testbed.push([make_bundle("growth", size)])
-            testbed.start_controller()
-            try:
+            with testbed.running_controller():
                 sample = install(testbed, deployments)
                 yield Point(
                     series="objects",
@@ -83,8 +78,6 @@ def measure(sizes: Sequence[int]) -> Iterator[Point]:
                     requests=sample["install_requests"].ours,
                     memory=testbed.peak(),
                 )
-            finally:
-                testbed.stop_controller()
 
 
 def as_markdown(points: Sequence[Point]) -> str:

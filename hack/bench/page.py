@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from playwright.sync_api import Page
 
 from hack.bench.figures import describe_machine
-from tests.support.browser import find_program, launch_program
+from tests.support.browser import find_program, launch_program, serving_page
 from tests.support.pages import CONFIG_MAPS, Shop, deployment, ready
 
 COUNT = 2000
@@ -75,7 +71,7 @@ def main() -> None:
         for index in range(OBJECTS):
             shop.put_object(CONFIG_MAPS, "ConfigMap", f"many-{index:04}", data={"color": "blue"})
         with (
-            _serve(shop.api.kubeconfig(Path(folder) / "kubeconfig")) as (process, url),
+            serving_page(Path(shop.api.kubeconfig(Path(folder) / "kubeconfig"))) as (process, url),
             launch_program(program) as browser,
         ):
             page = browser.new_page()
@@ -94,16 +90,6 @@ def main() -> None:
             print(f"CPU of the server for {SECONDS:g} s of that, s: {_processor_seconds(process.pid) - spent:.1f}")
             print(f"resident memory of the server, MiB: {_memory(process.pid):.0f}")
             print(f"requests to the API server meanwhile: {len(shop.api.received) - before}")
-
-
-@contextmanager
-def _serve(kubeconfig: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    words = [sys.executable, "-m", "rukpak", "ui", "--no-browser", f"--kubeconfig={kubeconfig}"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
-        try:
-            yield process, process.stdout.readline().strip() if process.stdout else ""
-        finally:
-            process.terminate()
 
 
 def _print_paints(page: Page, title: str, *wanted: str) -> None:

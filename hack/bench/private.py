@@ -143,12 +143,9 @@ def _run(testbed: Testbed, servers: Servers, scenario: Scenario, trust: Trust, n
     secret = trust.secret(servers)
     for bundle in bundles:
         _make_namespace(testbed.api, bundle.name, secret)
-    testbed.start_controller(trust.environment(servers))
-    try:
+    with testbed.running_controller(trust.environment(servers)):
         sample = {**install(testbed, deployments), "peak": Measured(ours=testbed.peak())}
         delete(testbed, deployments)
-    finally:
-        testbed.stop_controller()
     raw.remove_namespaces(testbed.api, [bundle.name for bundle in bundles])
     return sample
 

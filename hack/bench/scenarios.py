@@ -115,8 +115,7 @@ def _run_raw(testbed: Testbed, bundles: Sequence[Bundle]) -> dict[str, float]:
 
 def _run_controller(testbed: Testbed, bundles: Sequence[Bundle], idle_seconds: float) -> Sample:
     deployments = testbed.push(bundles)
-    testbed.start_controller()
-    try:
+    with testbed.running_controller():
         sample = {
             **install(testbed, deployments),
             **rest(testbed, idle_seconds),
@@ -124,8 +123,6 @@ def _run_controller(testbed: Testbed, bundles: Sequence[Bundle], idle_seconds: f
             **restart(testbed),
             **delete(testbed, deployments),
         }
-    finally:
-        testbed.stop_controller()
     raw.remove_namespaces(testbed.api, [bundle.name for bundle in bundles])
     return sample
 

@@ -68,6 +68,15 @@ class Testbed:
         self.launch_controller(environment or {})
         self.wait_until_quiet(since)
 
+    @contextmanager
+    def running_controller(self, environment: Mapping[str, str] | None = None) -> Iterator[None]:
+        """Start the controller as `start_controller` does, and stop it at the end."""
+        self.start_controller(environment)
+        try:
+            yield
+        finally:
+            self.stop_controller()
+
     def launch_controller(self, environment: Mapping[str, str]) -> None:
         """Start the controller with more variables, without waiting for it."""
         self._controller = self._make_controller(environment)

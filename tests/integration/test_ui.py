@@ -42,7 +42,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser, kwok_world: World) -> Iterator[Page]:
-    with serving_page(kwok_world.cluster.kubeconfig) as url, opened(browser, url) as found:
+    with serving_page(kwok_world.cluster.kubeconfig) as (_, url), opened(browser, url) as found:
         yield found
         assert found.evaluate("window.stays"), "the page was loaded again"
 
@@ -148,7 +148,7 @@ def test_who_may_only_look_is_offered_nothing_and_refused_by_the_api_server(
     kubectl = kwok_world.cluster.kubectl
     kubectl("create", "clusterrole", viewer, "--verb=get,list,watch", "--resource=bundledeployments.core.rukpak.io")
     kubectl("create", "clusterrolebinding", viewer, f"--clusterrole={viewer}", f"--user={viewer}")
-    with serving_page(kwok_world.cluster.kubeconfig, f"--as={viewer}") as url, opened(browser, url) as page:
+    with serving_page(kwok_world.cluster.kubeconfig, f"--as={viewer}") as (_, url), opened(browser, url) as page:
         look_at(page, deployed.name)
         expect(page.locator(".notes")).to_contain_text("ConfigMap: ")
         expect(page.locator(".verdict")).to_contain_text("ready")

@@ -26,7 +26,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser, node_world: World) -> Iterator[Page]:
-    with serving_page(node_world.cluster.kubeconfig) as url, opened(browser, url) as found:
+    with serving_page(node_world.cluster.kubeconfig) as (_, url), opened(browser, url) as found:
         yield found
 
 

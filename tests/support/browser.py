@@ -69,14 +69,14 @@ def opened(browser: Browser, url: str, **options: Any) -> Iterator[Page]:
 
 
 @contextmanager
-def serving_page(kubeconfig: Path, *flags: str) -> Iterator[str]:
-    """Run `rukpak ui` on a cluster, and provide the address that it prints."""
+def serving_page(kubeconfig: Path, *flags: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run `rukpak ui` on a cluster, and provide its process and the address that it prints."""
     words = [sys.executable, "-m", "rukpak", "ui", "--no-browser", f"--kubeconfig={kubeconfig}", *flags]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout
         try:
-            yield process.stdout.readline().strip()
+            yield process, process.stdout.readline().strip()
         finally:
             process.terminate()
 
