@@ -309,9 +309,10 @@ def test_what_roles_in_the_bundle_would_grant_is_listed_with_the_rest(world: Wor
     deployed = deploy(world, name, role(rule("pods", "get", "watch")), binding, config_map("settings"))
     found = deployed.wait_for("Installed", "False", "Forbidden")
     rules = rules_in(found["message"], f'a Role in namespace "{name}"')
-    # Of the Role pods, of the ClusterRole that is bound everything else; and to apply, ConfigMaps.
-    assert {"pods", "configmaps", "services"} <= {resource for each in rules for resource in each["resources"]}
-    assert rule("configmaps", "create", "delete", "get", "list", "patch", "watch") in rules
+    # What the Role grants, to bind the ClusterRole instead of all that it grants, and to apply.
+    assert {resource for each in rules for resource in each["resources"]} == {"pods", "clusterroles", "configmaps"}
+    assert {**rule("clusterroles", "bind", group=group), "resourceNames": ["view"]} in rules
+    assert rule("configmaps", *ALL) in rules
     assert not exists(world.client, f"{RBAC}/namespaces/{name}/roles/more")
     grant(world, name, EVERYTHING)
     deployed.wait_for("Installed")
