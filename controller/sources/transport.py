@@ -218,6 +218,10 @@ class Guard:
         self._close_opening()
         for connection in self._connections:
             connection.close()
+        # Of a response that urllib3 refuses, such as one with two lengths, nobody closes the socket.
+        for _, opened in self._open:
+            with suppress(OSError):  # closed already
+                socket.close(opened.detach())
 
     def _close_opening(self) -> None:
         opening, self._opening = self._opening, None

@@ -204,6 +204,23 @@ def test_a_length_that_is_none_is_no_bug(length: str, access: Access) -> None:
         transport.send("GET", f"{server.address}/file", {}).discard()
 
 
+@pytest.mark.parametrize("headers", [{}, {"Connection": "close"}], ids=["kept open", "closed"])
+def test_the_socket_of_a_response_that_is_refused_is_closed(
+    headers: dict[str, str], registry: FaultyRegistry, access: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry.faults = Faults(headers={"Content-Length": "10, 5", **headers})
+    opened: list[socket.socket] = []
+    connect = urllib3.connection.HTTPConnection.connect
+
+    def see(connection: urllib3.connection.HTTPConnection) -> None:
+        connect(connection)
+        opened.append(connection.sock)
+
+    monkeypatch.setattr(urllib3.connection.HTTPConnection, "connect", see)
+    assert failure(lambda: get(registry, access)).reason is Reason.UNREACHABLE
+    assert {each.fileno() for each in opened} == {-1}
+
+
 def test_a_deadline_of_another_age_is_no_bug(registry: FaultyRegistry, access: Access) -> None:
     assert get(registry, replace(access, deadline=1e300)) == b"0123456789"
 
