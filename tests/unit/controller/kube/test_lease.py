@@ -92,7 +92,7 @@ def test_one_of_two_leads_and_the_other_may_not_write(api: FakeApi, caplog: pyte
     assert first.elected.wait(60)
     second = Candidate(api, "b")
     wait_for(lambda: record(api)["renewTime"] != record(api)["acquireTime"], 60, "the Lease is renewed")
-    wait_for(lambda: second.election.follows, 60, "the other one has looked")
+    wait_for(lambda: second.election.follows and "waiting for the Lease" in caplog.messages, 60, "the other has looked")
     assert first.is_writing()
     assert not second.is_writing()
     assert not second.elected.is_set()

@@ -8,17 +8,7 @@ from pathlib import Path
 import pytest
 
 from rukpak.api.plugins import Access
-from rukpak.controller.sources import hosts as detours
 from tests.support.clock import Unwaited
-
-SECONDS = 1.5
-
-
-@pytest.fixture(autouse=True)
-def _quick_detours(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Report failures at another host than the spec names sooner than for users."""
-    monkeypatch.setattr(detours, "SECONDS", SECONDS)
-    monkeypatch.setattr(detours, "_MARGIN", 0.3)
 
 
 @pytest.fixture

@@ -62,6 +62,13 @@ class Tls:
     pem: str
 
 
+@pytest.fixture(autouse=True)
+def _quick_detours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Report failures at another host than the spec names sooner than for users."""
+    monkeypatch.setattr(detours, "SECONDS", 1.5)
+    monkeypatch.setattr(detours, "_MARGIN", 0.3)
+
+
 @pytest.fixture(scope="module")
 def tls(tmp_path_factory: pytest.TempPathFactory) -> Tls:
     contexts = []
