@@ -1,31 +1,39 @@
-"""How cost grows with the number of BundleDeployments, and with that of the objects of one; as a table and a picture.
+"""How cost grows with the number of BundleDeployments, objects, kinds and tenants; as a table and a picture.
 
 `hack/bench/run` measures it. BundleDeployments are copies of one that is installed (crowd.py): what is measured is the
-start of a controller that finds all of them. Objects are installed.
+start of a controller that finds all of them. The others are installed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import log10
 from pathlib import Path
 
 from hack.bench import crowd, figures
 from hack.bench.scenarios import install
-from hack.bench.testbed import make_testbed
-from hack.bench.workloads import make_bundle
+from hack.bench.testbed import Testbed, make_testbed
+from hack.bench.workloads import Manifest, make_account, make_bundle, make_bundles, make_kinds
 
 SIZES = (10, 100, 1_000, 10_000)
 QUICK_SIZES = (10, 100)
 MEASURES = {"cpu": "CPU, s", "requests": "requests", "memory": "memory, MiB"}
-SERIES = {"bundles": "start with so many BundleDeployments", "objects": "install so many objects in one"}
+SERIES = {
+    "bundles": "start with so many BundleDeployments",
+    "objects": "install so many objects in one",
+    "kinds": "install so many CRDs with an object of each in one",
+    "tenants": "install 5 objects for each of so many accounts",
+}
+_LARGEST = {"kinds": 100, "tenants": 1_000}
+"""A control plane of this machine has no more."""
 NAMES = tuple(f"growth-{theme}.svg" for theme in ("light", "dark"))
 
 
 _PICTURE = f"""<picture>
   <source media="(prefers-color-scheme: dark)" srcset="{NAMES[1]}">
-  <img src="{NAMES[0]}" alt="CPU, requests and memory by the number of BundleDeployments, and of objects">
+  <img src="{NAMES[0]}" alt="CPU, requests and memory by the number of BundleDeployments, objects, kinds and tenants">
 </picture>"""
 
 
@@ -66,18 +74,38 @@ def measure(sizes: Sequence[int]) -> Iterator[Point]:
                     requests=testbed.requests(since).total,
                     memory=testbed.peak(),
                 )
-    for size in sizes:
-        with make_testbed() as testbed:
-            deployments = testbed.push([make_bundle("growth", size)])
-            with testbed.running_controller():
-                sample = install(testbed, deployments)
-                yield Point(
-                    series="objects",
-                    size=size,
-                    cpu=sample["install_cpu"].ours,
-                    requests=sample["install_requests"].ours,
-                    memory=testbed.peak(),
-                )
+    for series, make in _INSTALLED.items():
+        for size in (size for size in sizes if size <= _LARGEST.get(series, size)):
+            with make_testbed() as testbed:
+                deployments = make(testbed, size)
+                with testbed.running_controller():
+                    sample = install(testbed, deployments)
+                    yield Point(
+                        series=series,
+                        size=size,
+                        cpu=sample["install_cpu"].ours,
+                        requests=sample["install_requests"].ours,
+                        memory=testbed.peak(),
+                    )
+
+
+def _for_tenants(testbed: Testbed, size: int) -> list[Manifest]:
+    bundles = make_bundles("tenant", size)
+    accounts = [each for bundle in bundles for each in make_account(bundle.name)]
+    testbed.cluster.kubectl(
+        "create", "-f", "-", input=json.dumps({"kind": "List", "apiVersion": "v1", "items": accounts})
+    )
+    deployments = testbed.push(bundles)
+    for each in deployments:
+        each["spec"]["serviceAccountName"] = "installer"
+    return deployments
+
+
+_INSTALLED: Mapping[str, Callable[[Testbed, int], list[Manifest]]] = {
+    "objects": lambda testbed, size: testbed.push([make_bundle("growth", size)]),
+    "kinds": lambda testbed, size: testbed.push([make_kinds("growth", size)]),
+    "tenants": _for_tenants,
+}
 
 
 def as_markdown(points: Sequence[Point]) -> str:
@@ -96,26 +124,40 @@ def _shown(point: Point, name: str) -> str:
 
 _WIDTH, _HEIGHT, _LEFT, _TOP, _GAP = 200, 160, 50, 40, 60
 _INK: Mapping[bool, Mapping[str, str]] = {
-    False: {"text": "#1f2328", "grid": "#d1d9e0", "bundles": "#0969da", "objects": "#bc4c00"},
-    True: {"text": "#f0f6fc", "grid": "#3d444d", "bundles": "#4493f8", "objects": "#db6d28"},
+    False: {
+        "text": "#1f2328",
+        "grid": "#d1d9e0",
+        "bundles": "#0969da",
+        "objects": "#bc4c00",
+        "kinds": "#1a7f37",
+        "tenants": "#8250df",
+    },
+    True: {
+        "text": "#f0f6fc",
+        "grid": "#3d444d",
+        "bundles": "#4493f8",
+        "objects": "#db6d28",
+        "kinds": "#3fb950",
+        "tenants": "#ab7df8",
+    },
 }
 
 
 def draw(points: Sequence[Point], *, is_dark: bool) -> str:
     """Return the picture as SVG."""
     ink = _INK[is_dark]
-    width, height = len(MEASURES) * (_WIDTH + _GAP) + _LEFT, _TOP + _HEIGHT + 60
+    width, height = len(MEASURES) * (_WIDTH + _GAP) + _LEFT, _TOP + _HEIGHT + 80
     font = f'font-family="sans-serif" font-size="12" fill="{ink["text"]}"'
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" {font}>',
-        "<title>How cost grows with BundleDeployments and with objects</title>",
+        "<title>How cost grows with BundleDeployments, objects, kinds and tenants</title>",
     ]
     for number, (name, title) in enumerate(MEASURES.items()):
         parts += _draw_frame(points, name, title, _LEFT + number * (_WIDTH + _GAP), ink)
     for number, (series, text) in enumerate(SERIES.items()):
-        x = _LEFT + number * 300
-        parts.append(f'<rect x="{x}" y="{height - 22}" width="12" height="12" fill="{ink[series]}"/>')
-        parts.append(f'<text x="{x + 18}" y="{height - 12}">{text}</text>')
+        x, y = _LEFT + number % 2 * 340, height - 42 + number // 2 * 20
+        parts.append(f'<rect x="{x}" y="{y}" width="12" height="12" fill="{ink[series]}"/>')
+        parts.append(f'<text x="{x + 18}" y="{y + 10}">{text}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""What private sources cost: bundles installed from registries with other certificates, with passwords, and with both.
+"""What private sources cost: with other certificates, with passwords, with both, with signatures, and through a proxy.
 
 `hack/bench/run` measures it with everything else; `python -m hack.bench.private` measures only this.
 """
@@ -11,10 +11,12 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from hack.bench import figures, raw
 from hack.bench.api import Api
@@ -26,12 +28,16 @@ from hack.control_plane.builds import BUILDS
 from rukpak.controller.playground.binaries import Binaries, MissingError
 from rukpak.controller.playground.cluster import Registry
 from rukpak.controller.playground.programs import read_settings
+from tests.support import proxies
+from tests.support.cosigned import SIMPLE_SIGNING, FileSigner, encode, make_payload, sign
 from tests.support.private_sources import PASSWORD, USER, Authority, GuardedRegistry, password_auth
+from tests.support.registry import CONFIG, MANIFEST, RegistryClient
 
 HERE = Path(__file__).parent
 RUNS = 2
 MEASURED = (ONE, MANY)
 COLUMNS = ("install_seconds", "install_requests", "install_cpu", "peak")
+PROXIED = proxies.NAMES[2]
 LOGIN = {"username": USER, "password": PASSWORD}
 
 
@@ -46,6 +52,14 @@ class Servers:
     guarded: str
     """With TLS and a password."""
     authority: Authority
+    signer: FileSigner
+    """Signs all images."""
+    proxy: str
+    """URL of a proxy that knows `secure` by another name, `proxied`; empty if there is none on this machine."""
+
+    @property
+    def proxied(self) -> str:
+        return f"{PROXIED}:{self.secure.rpartition(':')[2]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +74,7 @@ class Trust:
     """Values of the Secret that `auth` names; empty for none."""
     environment: Callable[[Servers], Mapping[str, str]] = lambda _: {}
     """Variables of the controller."""
+    is_proxied: bool = False
 
 
 def _authority(servers: Servers) -> Mapping[str, str]:
@@ -87,6 +102,18 @@ TRUSTS = (
         title="Secret with a password and a CA",
         host=lambda each: each.guarded,
         secret=lambda each: {**LOGIN, **_authority(each)},
+    ),
+    Trust(
+        title="public, plain http, signed with a key of cosign",
+        host=lambda each: each.plain,
+        block=lambda each: {"verify": each.signer.verify},
+    ),
+    Trust(
+        title="`insecureSkipTLSVerify`, https, through a proxy",
+        host=lambda each: each.proxied,
+        block=lambda _: _UNVERIFIED,
+        environment=lambda each: {"HTTPS_PROXY": each.proxy},
+        is_proxied=True,
     ),
 )
 Samples = Mapping[str, Mapping[str, Sequence[Sample]]]
@@ -117,6 +144,7 @@ def measure(testbed: Testbed, runs: int) -> Samples:
             scenario.name: {
                 trust.title: [_run(testbed, servers, scenario, trust, number) for number in range(runs)]
                 for trust in TRUSTS
+                if servers.proxy or not trust.is_proxied
             }
             for scenario in MEASURED
         }
@@ -132,14 +160,36 @@ def serve_privately(public: Registry, folder: Path) -> Iterator[Servers]:
     with (
         GuardedRegistry(folder / "secure", program, public.content, authority, {}) as secure,
         GuardedRegistry(folder / "guarded", program, public.content, authority, auth) as guarded,
+        _find_proxy() as proxy,
     ):
-        yield Servers(plain=public.host, secure=secure.host, guarded=guarded.host, authority=authority)
+        yield Servers(
+            plain=public.host,
+            secure=secure.host,
+            guarded=guarded.host,
+            authority=authority,
+            signer=FileSigner(),
+            proxy=proxy,
+        )
+
+
+@contextmanager
+def _find_proxy() -> Iterator[str]:
+    with ExitStack() as stack:
+        try:
+            url = stack.enter_context(proxies.running_squid()).url
+        except pytest.skip.Exception:
+            print(f"without a proxy: {proxies.MISSING}", file=sys.stderr)
+            url = ""
+        yield url
 
 
 def _run(testbed: Testbed, servers: Servers, scenario: Scenario, trust: Trust, number: int) -> Sample:
     print(f"{scenario.title}, {trust.title}: run {number + 1}", file=sys.stderr, flush=True)
     bundles = scenario.make(f"{scenario.name}-{TRUSTS.index(trust)}-{number}")
-    deployments = [_privately(body, servers, trust) for body in testbed.push(bundles)]
+    pushed = testbed.push(bundles)
+    for body in pushed:
+        _sign(RegistryClient(servers.plain), body["spec"]["sources"][0]["image"]["ref"], servers.signer)
+    deployments = [_privately(body, servers, trust) for body in pushed]
     secret = trust.secret(servers)
     for bundle in bundles:
         _make_namespace(testbed.api, bundle.name, secret)
@@ -148,6 +198,17 @@ def _run(testbed: Testbed, servers: Servers, scenario: Scenario, trust: Trust, n
         delete(testbed, deployments)
     raw.remove_namespaces(testbed.api, [bundle.name for bundle in bundles])
     return sample
+
+
+def _sign(registry: RegistryClient, reference: str, signer: FileSigner) -> None:
+    """Push the signature of an image, as cosign 2 does."""
+    repository, _, digest = reference.partition("/")[2].partition("@")
+    payload = make_payload(digest)
+    signature = {"dev.cosignproject.cosign/signature": encode(sign(signer.key, payload))}
+    layer = {**registry.push_blob(repository, SIMPLE_SIGNING, payload).as_json(), "annotations": signature}
+    config = registry.push_blob(repository, CONFIG, b"{}").as_json()
+    manifest = {"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": [layer]}
+    registry.push_manifest(repository, f"{digest.replace(':', '-')}.sig", manifest)
 
 
 def _privately(body: Manifest, servers: Servers, trust: Trust) -> Manifest:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,6 +65,22 @@ def make_bundles(prefix: str, count: int) -> list[Bundle]:
     ]
 
 
+def make_kinds(name: str, count: int) -> Bundle:
+    """Return a bundle of `count` CRDs with an object of each."""
+    return Bundle(name=name, objects=tuple(made for number in range(count) for made in _kind(f"kind{number}")))
+
+
+def make_account(namespace: str) -> list[Manifest]:
+    """Return a namespace with the ServiceAccount `installer`, which may install the bundles of this module there."""
+    account = {"kind": "ServiceAccount", "name": "installer", "namespace": namespace}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+    binding = _object("rbac.authorization.k8s.io/v1", "RoleBinding", "installer", roleRef=role, subjects=[account])
+    found = [_object("v1", "ServiceAccount", "installer"), binding]
+    for each in found:
+        each["metadata"]["namespace"] = namespace
+    return [_object("v1", "Namespace", namespace), *found]
+
+
 def kinds_of(bundles: Iterable[Bundle]) -> int:
     return len({(each["apiVersion"], each["kind"]) for bundle in bundles for each in bundle.objects})
 
@@ -93,6 +109,15 @@ def _secret(name: str, size: int) -> Manifest:
     return _object(
         "v1", "Secret", name, data={"text": _text(name, size // 4 * 4)}
     )  # hexadecimal digits are base64, too
+
+
+def _kind(name: str) -> Iterator[Manifest]:
+    group, open_schema = "bench.example.com", {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": open_schema}}
+    names = {"kind": name.capitalize(), "plural": f"{name}s", "singular": name}
+    spec = {"group": group, "scope": "Namespaced", "names": names, "versions": [version]}
+    yield _object("apiextensions.k8s.io/v1", "CustomResourceDefinition", f"{name}s.{group}", spec=spec)
+    yield _object(f"{group}/v1", name.capitalize(), name, spec={"color": "blue"})
 
 
 def _service_account(name: str, _size: int) -> Manifest:
