@@ -33,8 +33,8 @@ from rukpak.controller.views.access import (
     Manifest,
     list_hooks,
     list_objects,
+    list_owned,
     read_revisions,
-    try_to_list,
 )
 from rukpak.controller.views.objects import (
     STRAY,
@@ -42,7 +42,6 @@ from rukpak.controller.views.objects import (
     color_of,
     describe_unobserved,
     describe_wave,
-    find_owned_resources,
     find_waves_by_title,
     group_by_wave,
     make_finder,
@@ -96,7 +95,10 @@ def _grow(
     find_drift = make_finder(discovery, deployment, revisions)
     listing = list_objects(client, discovery, deployment)
     own = [*listing.objects, *list_hooks(client, discovery, deployment, _hook_kinds(revisions))]
-    values = {value["metadata"]["uid"]: value for value in (*own, *_list_owned(client, own))}
+    owned = list_owned(client, own)
+    for kind, why in owned.unlisted:
+        tell(f"warning: {kind}: {why}")
+    values = {value["metadata"]["uid"]: value for value in (*own, *owned.objects)}
     nodes = make_nodes(deployment, map(make_outline, values.values()), lambda uid: find_drift(values[uid]))
     known = above | {deployment.metadata.uid}
 
@@ -118,14 +120,6 @@ def _grow(
 def _hook_kinds(revisions: Mapping[str, Revision] | None) -> set[GroupVersionKind]:
     named = (kinds_of(revision) for revision in (revisions or {}).values())
     return set(RUNNING).union(*named)
-
-
-def _list_owned(client: Client, values: Iterable[Manifest]) -> Iterator[Manifest]:
-    for namespace, resource in find_owned_resources(map(key_of, values)):
-        found = try_to_list(client, resource, namespace)
-        if found is None:
-            tell(f'warning: {resource.kind}: you cannot list this kind in namespace "{namespace}"')
-        yield from found or ()
 
 
 def _read_child(node: Node, value: Manifest | None, above: frozenset[str]) -> BundleDeployment | None:
