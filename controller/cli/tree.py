@@ -37,7 +37,6 @@ from rukpak.controller.views.access import (
     read_revisions,
 )
 from rukpak.controller.views.objects import (
-    STRAY,
     Node,
     color_of,
     describe_unobserved,
@@ -107,7 +106,8 @@ def _grow(
         if child is None:
             return node
         below = _grow(client, discovery, namespace, child, known)
-        return replace(below, drift="; ".join(filter(None, (node.drift, below.drift))))
+        drift = "; ".join(filter(None, (node.drift, below.drift)))
+        return replace(below, drift=drift, is_stray=node.is_stray)
 
     shown = [_with_child(node) for node in nodes]
     objects = [*make_unlisted(listing.unlisted), *(node for node in shown if not node.hook)]
@@ -135,7 +135,7 @@ def _read_child(node: Node, value: Manifest | None, above: frozenset[str]) -> Bu
 def _find_unlisted_strays(deployment: BundleDeployment, nodes: Iterable[Node]) -> list[Node]:
     known = {node.title for node in nodes}
     found = [
-        Node(kind=each.kind, namespace=each.namespace, name=each.name, reason="Unknown", drift=STRAY)
+        Node(kind=each.kind, namespace=each.namespace, name=each.name, reason="Unknown", is_stray=True)
         for each in deployment.status.strays
     ]
     return sorted((node for node in found if node.title not in known), key=lambda node: node.title)
@@ -177,7 +177,7 @@ def to_value(node: Node) -> dict[str, Any]:
         "name": node.name,
         "health": node.reason,
         "message": _describe(node),
-        "drift": node.drift,
+        "drift": _describe_drift(node),
         "children": [to_value(child) for child in node.children],
     }
 
@@ -186,11 +186,15 @@ def draw(node: Node, *, colors: bool = False) -> Iterator[tuple[Cell, ...]]:
     """Yield a row for an object and each below it: its name in the tree, health, drift and message."""
     for name, each in _list_nodes(node, "", ""):
         health = Painted(each.reason, color_of(each.state)) if colors else each.reason
-        yield name, health, each.drift, _describe(each)
+        yield name, health, _describe_drift(each), _describe(each)
 
 
 def _describe(node: Node) -> str:
     return ": ".join(filter(None, (node.hook and f"{node.hook} hook", node.message)))
+
+
+def _describe_drift(node: Node) -> str:
+    return "; ".join(filter(None, ("part of no revision" if node.is_stray else "", node.drift)))
 
 
 def _list_nodes(node: Node, name: str, margin: str) -> Iterator[tuple[str, Node]]:

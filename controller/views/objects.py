@@ -48,7 +48,6 @@ _COLORS = {
 """Colors of the states of objects and BundleDeployments."""
 Manifest = Mapping[str, Any]
 FindDrift = Callable[[Manifest], str]
-STRAY = "part of no revision"
 NO_UID = "00000000-0000-0000-0000-000000000000"
 """UID of a BundleDeployment that does not exist yet."""
 _LEVELS = 20
@@ -160,6 +159,8 @@ class Node:
     message: str = ""
     drift: str = ""
     """Which fields other clients have changed, and which clients; empty: none, or not known."""
+    is_stray: bool = False
+    """Whether it has the marks of the BundleDeployment, but is part of no revision."""
     hook: str = ""
     """The event that it is a hook of."""
     containers: Sequence[Container] = field(default_factory=tuple)
@@ -268,9 +269,14 @@ def make_nodes(
 
     def _make_root(uid: str, each: Outline) -> Node:
         name = str(each.key)
-        drift = "" if each.hook else STRAY if name in strays else find_drift(uid)
+        is_stray = not each.hook and name in strays
         children = grow(each.value, owned, _make)
-        node, report = _node(each, _judge(each, children), children, drift), reported.get(name)
+        node = replace(
+            _node(each, _judge(each, children), children),
+            drift="" if each.hook or is_stray else find_drift(uid),
+            is_stray=is_stray,
+        )
+        report = reported.get(name)
         return _as_reported(node, report, is_failed=name in failed) if report else node
 
     roots = [
@@ -289,7 +295,7 @@ def _as_reported(node: Node, report: NotReady, *, is_failed: bool) -> Node:
     return replace(node, state=state, reason=report.reason, message=report.message)
 
 
-def _node(each: Outline, verdict: Verdict, children: Sequence[Node], drift: str = "") -> Node:
+def _node(each: Outline, verdict: Verdict, children: Sequence[Node]) -> Node:
     return Node(
         uid=text(each.value, "metadata", "uid"),
         kind=each.key.kind,
@@ -298,7 +304,6 @@ def _node(each: Outline, verdict: Verdict, children: Sequence[Node], drift: str 
         state=verdict.state.value.lower(),
         reason=verdict.reason,
         message=verdict.message,
-        drift=drift,
         hook=each.hook,
         containers=each.containers,
         children=children,

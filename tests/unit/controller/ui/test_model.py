@@ -271,10 +271,10 @@ def test_drift_strays_and_hooks_are_told() -> None:
         manifest("Job", "migrate", "3", hook="pre-upgrade"),
         drift=drift,
     )
-    assert [(node.name, node.drift, node.hook) for node in found] == [
-        ("a", "data.color, owned by kubectl", ""),
-        ("old", "part of no revision", ""),
-        ("migrate", "", "pre-upgrade"),
+    assert [(node.name, node.drift, node.is_stray, node.hook) for node in found] == [
+        ("a", "data.color, owned by kubectl", False, ""),
+        ("old", "", True, ""),
+        ("migrate", "", False, "pre-upgrade"),
     ]
 
 
