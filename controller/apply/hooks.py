@@ -33,9 +33,8 @@ from rukpak.controller.kube.resources import NAMESPACES, GroupVersionKind, Resou
 from rukpak.controller.observe.explanations import FEW_PODS, PODS, list_pods
 from rukpak.controller.observe.following import Contested
 from rukpak.controller.observe.health import rules
-from rukpak.controller.observe.health.explain import NOT_OBSERVED, NOT_READY, PENDING, explain, pods_of
+from rukpak.controller.observe.health.explain import NOT_OBSERVED, NOT_READY, PENDING, explain, pods_of, without_crash
 from rukpak.controller.observe.health.rules import SUSPENDED
-from rukpak.controller.observe.health.stability import without_crash
 from rukpak.controller.observe.health.verdict import Context, State, Subject, Verdict, progressing, subject_of
 from rukpak.controller.observe.kinds import ManagedObjects
 from rukpak.controller.observe.progress import Explain, HealthTracker

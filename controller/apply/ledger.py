@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import starmap, takewhile
 
-from rukpak.controller.apply.drift import DriftedObject
+from rukpak.controller.apply.drift import MOST_FIELDS, DriftedField, DriftedObject
 from rukpak.controller.content.digests import digest_of
 from rukpak.controller.observe.records import Journal, Look, ObjectKey, Reader, Record
 from rukpak.controller.retries import Backoff
@@ -60,6 +60,8 @@ class MadeWay:
 class _Repair:
     count: int
     at: float
+    fields: tuple[tuple[DriftedField, int], ...] = ()
+    """Fields with how often they were modified, the latest first; a state, such as `DELETED`, counts as one."""
 
 
 @dataclass(slots=True)
@@ -90,8 +92,6 @@ class Ledger:
     """By object, those that were deleted for it, until it is applied."""
     looked_at: dict[ObjectKey, str] = field(default_factory=dict)
     """By object on which something is left that nobody owns, the resourceVersion at which it was last looked at."""
-    fights: dict[ObjectKey, DriftedObject] = field(default_factory=dict)
-    """The drift of objects that are repaired repeatedly."""
     _repairs: dict[ObjectKey, _Repair] = field(default_factory=dict)
     """The oldest first, since one that is long ago counts no more."""
     _total: int = 0
@@ -199,11 +199,16 @@ class Ledger:
         """Whether the drift of an object at its current version is known."""
         return self.explanations.get(record.key, ("", None))[0] == record.resource_version != ""
 
-    def repaired(self, key: ObjectKey) -> None:
+    def repaired(self, drift: DriftedObject) -> None:
         """Record a repair: the next one of this object waits longer. Several threads of a pass may call it."""
-        before = self._last_repair(key)
-        self._repairs.pop(key, None)  # to become the newest
-        self._repairs[key] = _Repair(before.count + 1 if before else 1, self.clock())
+        before = self._last_repair(drift.key) or _Repair(0, 0.0)
+        counts = {each.path: count for each, count in before.fields}
+        modified = drift.fields or ((DriftedField(drift.state),) if drift.state else ())
+        now = {each.path: (each, counts.get(each.path, 0) + 1) for each in modified}
+        earlier = [(each, count) for each, count in before.fields if each.path not in now]
+        self._repairs.pop(drift.key, None)  # to become the newest
+        fields = (*now.values(), *earlier)[:MOST_FIELDS]
+        self._repairs[drift.key] = _Repair(before.count + 1, self.clock(), fields)
 
     def seconds_to_repair(self, key: ObjectKey) -> float:
         """Return how long to wait before this object may be repaired; 0: now."""
@@ -217,21 +222,15 @@ class Ledger:
         left = self.left.get(key)
         return left is not None and left.digest == digest and self.seconds_to_repair(key) > 0
 
-    def is_fought_over(self, key: ObjectKey) -> bool:
-        """Whether one more repair means that another client keeps modifying the object."""
-        before = self._last_repair(key)
-        return before is not None and before.count + 1 >= CONFLICT_COUNT
-
     def conflicts(self) -> list[DriftedObject]:
         """Return the objects that another client keeps modifying: repaired three times without 10 quiet minutes.
 
-        A conflict ends when the object is not modified for as long as its next repair would wait.
+        They have the fields that were modified more than once, or all of them if none was. A conflict ends when the
+        object is not modified for as long as its next repair would wait.
         """
         self._drop_old_repairs()
-        many = (key for key, repair in self._repairs.items() if repair.count >= CONFLICT_COUNT)
-        return [
-            self.fights.get(key) or DriftedObject(key=key) for key in sorted(many) if self.seconds_to_repair(key) > 0
-        ]
+        many = {key: repair for key, repair in self._repairs.items() if repair.count >= CONFLICT_COUNT}
+        return [_describe_conflict(key, many[key]) for key in sorted(many) if self.seconds_to_repair(key) > 0]
 
     def seconds_of_conflict(self) -> float | None:
         """Return in how many seconds a conflict ends if nothing happens; None without a conflict."""
@@ -242,11 +241,15 @@ class Ledger:
         old = takewhile(lambda key: self._last_repair(key) is None, self._repairs)
         for key in list(old):
             del self._repairs[key]
-            self.fights.pop(key, None)
 
     def _last_repair(self, key: ObjectKey) -> _Repair | None:
         last = self._repairs.get(key)
         return last if last and self.clock() - last.at <= QUIET_SECONDS else None
+
+
+def _describe_conflict(key: ObjectKey, repair: _Repair) -> DriftedObject:
+    again = tuple(each for each, count in repair.fields if count > 1)
+    return DriftedObject(key=key, fields=again or tuple(each for each, _ in repair.fields))
 
 
 def _is_as_left(record: Record | None, left: Left | None) -> bool:

@@ -583,8 +583,6 @@ class Sender:
         warnings = self._inspect(request)
         if not options.proceed():  # surveying many objects takes a while
             return Outcome(task=task, error=out_of_date(task))
-        if request.drift and options.ledger.is_fought_over(task.target.key):
-            options.ledger.fights[task.target.key] = request.drift
         prepared = prepare(request, request.body())
         whole = prepared.before is not None or bool(prepared.inherited)
         reply = self._send_apply(request, prepared.body, force=task.action is not Action.CREATE, whole=whole)
@@ -608,7 +606,7 @@ class Sender:
         options.ledger.made_way.pop(task.target.key, None)
         drift = None if is_idle else request.drift
         if drift:
-            options.ledger.repaired(task.target.key)
+            options.ledger.repaired(drift)
         error = _terminating(task) if record.deleting else None
         return Outcome(
             task=task,

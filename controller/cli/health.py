@@ -1,7 +1,8 @@
 """`rukpak health`: how an object is judged, and what expressions say about it, before they are in a BundleDeployment.
 
 Objects come from a file or from the cluster. They are judged by the same rules as on the controller, but each for
-itself: where health depends on something else, as that of a PersistentVolumeClaim on its StorageClass, it is unknown.
+itself, or a workload of the cluster with its pods: where health depends on something else, as that of a
+PersistentVolumeClaim on its StorageClass, it is unknown.
 The user's own machine evaluates, without limits.
 """
 
@@ -24,6 +25,7 @@ from rukpak.controller.observe.health.verdict import Context, State, Verdict
 from rukpak.controller.observe.records import key_of
 from rukpak.controller.untrusted import text
 from rukpak.controller.views import FailedError, MisuseError
+from rukpak.controller.views.access import with_pods
 from rukpak.controller.views.texts import dump_as, to_table
 
 _FLAGS = {"inProgress": "in_progress", "failed": "failed", "current": "expr"}
@@ -38,9 +40,13 @@ def main(options: argparse.Namespace) -> int:
     checks = _read_checks(options)
     if bool(options.object) == bool(options.file):
         raise MisuseError("specify either TYPE/NAME or -f FILE")
-    objects = list(_read(options.file)) if options.file else [_get(connect(options), options)]
     context = Context(checks=checks, evaluate=evaluate)
-    judged = [(str(key_of(each)), assess(each, context)) for each in objects]
+    if options.file:
+        judged = [(str(key_of(each)), assess(each, context)) for each in _read(options.file)]
+    else:
+        client = connect(options)
+        found = _get(client, options)
+        judged = [(str(key_of(found)), with_pods(client, found, assess(found, context)))]
     print(_show(judged, options.output), end="")
     return 0 if all(verdict.state is State.HEALTHY for _, verdict in judged) else FAILED
 

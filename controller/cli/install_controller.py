@@ -28,15 +28,13 @@ from rukpak.controller.content.limits import one_line
 from rukpak.controller.formats.manifests import read_documents
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
-from rukpak.controller.kube.errors import ApiError, attempt
+from rukpak.controller.kube.errors import attempt
 from rukpak.controller.kube.resources import GroupVersionKind
-from rukpak.controller.observe.explanations import FEW_PODS, list_pods
-from rukpak.controller.observe.health.explain import explain, explained, pods_of
 from rukpak.controller.observe.health.rules import assess
-from rukpak.controller.observe.health.verdict import Context, State, Verdict
-from rukpak.controller.observe.records import key_of, project
+from rukpak.controller.observe.health.verdict import Context, State
+from rukpak.controller.observe.records import key_of
 from rukpak.controller.views import FailedError, MisuseError
-from rukpak.controller.views.access import Manifest
+from rukpak.controller.views.access import Manifest, with_pods
 from rukpak.controller.views.texts import name_of, to_yaml
 
 MANAGER = "rukpak-install-controller"
@@ -258,20 +256,10 @@ def describe_progress(client: Client, step: Step) -> str:
     verdict = assess(found.value, Context())
     if verdict.state is State.HEALTHY:
         return ""
-    return f"{name_of(step.manifest)}: {_describe(client, found.value, verdict)}"
-
-
-def _describe(client: Client, found: Manifest, verdict: Verdict) -> str:
-    key = key_of(found)
-    record = project(found, key.group, key.kind, verdict, pods_of(found, verdict))
-    try:
-        explanation = explain(list_pods(client, record, FEW_PODS)) if record.pods else None
-    except ApiError:
-        explanation = None
-    if explanation is None:
-        return verdict.text or verdict.reason
-    said = explained(verdict, explanation)
-    return f"{said.reason}: {said.text}" if said.text else said.reason
+    said = with_pods(client, found.value, verdict)
+    if said is verdict:
+        return f"{name_of(step.manifest)}: {verdict.text or verdict.reason}"
+    return f"{name_of(step.manifest)}: {': '.join(filter(None, (said.reason, said.text)))}"
 
 
 def _tell_findings(client: Client, namespace: str) -> None:

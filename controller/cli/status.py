@@ -28,7 +28,7 @@ from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.resources import shard_of
 from rukpak.controller.status.report import describe_changes
 from rukpak.controller.views import MisuseError
-from rukpak.controller.views.access import Deployments, Manifest, list_objects
+from rukpak.controller.views.access import Deployments, Manifest, list_objects, list_owned
 from rukpak.controller.views.objects import (
     DeploymentState,
     describe_signer,
@@ -96,8 +96,11 @@ def _describe_objects(client: Client, values: Sequence[Manifest]) -> list[Sequen
 
     def _list(deployment: BundleDeployment) -> Iterator[str]:
         listing = list_objects(client, discovery, deployment)
+        outlines = [*map(make_outline, listing.objects)]
+        troubled = (value for value, each in zip(listing.objects, outlines, strict=True) if each.is_troubled)
+        owned = list_owned(client, troubled)
         found = make_unlisted(listing.unlisted)
-        found += make_nodes(deployment, map(make_outline, listing.objects))
+        found += make_nodes(deployment, [*outlines, *map(make_outline, owned.objects)])
         if found:
             yield "All objects:"
         groups = group_by_wave(found, find_waves_by_title(listing.objects))

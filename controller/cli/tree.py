@@ -33,16 +33,14 @@ from rukpak.controller.views.access import (
     Manifest,
     list_hooks,
     list_objects,
+    list_owned,
     read_revisions,
-    try_to_list,
 )
 from rukpak.controller.views.objects import (
-    STRAY,
     Node,
     color_of,
     describe_unobserved,
     describe_wave,
-    find_owned_resources,
     find_waves_by_title,
     group_by_wave,
     make_finder,
@@ -96,7 +94,10 @@ def _grow(
     find_drift = make_finder(discovery, deployment, revisions)
     listing = list_objects(client, discovery, deployment)
     own = [*listing.objects, *list_hooks(client, discovery, deployment, _hook_kinds(revisions))]
-    values = {value["metadata"]["uid"]: value for value in (*own, *_list_owned(client, own))}
+    owned = list_owned(client, own)
+    for kind, why in owned.unlisted:
+        tell(f"warning: {kind}: {why}")
+    values = {value["metadata"]["uid"]: value for value in (*own, *owned.objects)}
     nodes = make_nodes(deployment, map(make_outline, values.values()), lambda uid: find_drift(values[uid]))
     known = above | {deployment.metadata.uid}
 
@@ -105,7 +106,8 @@ def _grow(
         if child is None:
             return node
         below = _grow(client, discovery, namespace, child, known)
-        return replace(below, drift="; ".join(filter(None, (node.drift, below.drift))))
+        drift = "; ".join(filter(None, (node.drift, below.drift)))
+        return replace(below, drift=drift, is_stray=node.is_stray)
 
     shown = [_with_child(node) for node in nodes]
     objects = [*make_unlisted(listing.unlisted), *(node for node in shown if not node.hook)]
@@ -118,14 +120,6 @@ def _grow(
 def _hook_kinds(revisions: Mapping[str, Revision] | None) -> set[GroupVersionKind]:
     named = (kinds_of(revision) for revision in (revisions or {}).values())
     return set(RUNNING).union(*named)
-
-
-def _list_owned(client: Client, values: Iterable[Manifest]) -> Iterator[Manifest]:
-    for namespace, resource in find_owned_resources(map(key_of, values)):
-        found = try_to_list(client, resource, namespace)
-        if found is None:
-            tell(f'warning: {resource.kind}: you cannot list this kind in namespace "{namespace}"')
-        yield from found or ()
 
 
 def _read_child(node: Node, value: Manifest | None, above: frozenset[str]) -> BundleDeployment | None:
@@ -141,7 +135,7 @@ def _read_child(node: Node, value: Manifest | None, above: frozenset[str]) -> Bu
 def _find_unlisted_strays(deployment: BundleDeployment, nodes: Iterable[Node]) -> list[Node]:
     known = {node.title for node in nodes}
     found = [
-        Node(kind=each.kind, namespace=each.namespace, name=each.name, reason="Unknown", drift=STRAY)
+        Node(kind=each.kind, namespace=each.namespace, name=each.name, reason="Unknown", is_stray=True)
         for each in deployment.status.strays
     ]
     return sorted((node for node in found if node.title not in known), key=lambda node: node.title)
@@ -183,7 +177,7 @@ def to_value(node: Node) -> dict[str, Any]:
         "name": node.name,
         "health": node.reason,
         "message": _describe(node),
-        "drift": node.drift,
+        "drift": _describe_drift(node),
         "children": [to_value(child) for child in node.children],
     }
 
@@ -192,11 +186,15 @@ def draw(node: Node, *, colors: bool = False) -> Iterator[tuple[Cell, ...]]:
     """Yield a row for an object and each below it: its name in the tree, health, drift and message."""
     for name, each in _list_nodes(node, "", ""):
         health = Painted(each.reason, color_of(each.state)) if colors else each.reason
-        yield name, health, each.drift, _describe(each)
+        yield name, health, _describe_drift(each), _describe(each)
 
 
 def _describe(node: Node) -> str:
     return ": ".join(filter(None, (node.hook and f"{node.hook} hook", node.message)))
+
+
+def _describe_drift(node: Node) -> str:
+    return "; ".join(filter(None, ("part of no revision" if node.is_stray else "", node.drift)))
 
 
 def _list_nodes(node: Node, name: str, margin: str) -> Iterator[tuple[str, Node]]:

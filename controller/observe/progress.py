@@ -24,7 +24,7 @@ from rukpak.controller.observe.explanations import (
 )
 from rukpak.controller.observe.health.explain import explained
 from rukpak.controller.observe.health.rules import ALWAYS_HEALTHY, as_observed, assess_absent, refused
-from rukpak.controller.observe.health.stability import OUTDATED, REPORT_SECONDS, Rollout, Stability, without_crash
+from rukpak.controller.observe.health.stability import OUTDATED, REPORT_SECONDS, Rollout, Stability
 from rukpak.controller.observe.health.verdict import (
     HEALTHY,
     Health,
@@ -354,5 +354,4 @@ def _explain(judged: _Judged, explanations: Explanations) -> _Judged:
     answer = explanations.known.get(judged.key)
     if answer is None or answer.verdict is None:
         return judged
-    explanation = without_crash(answer.verdict) if judged.key.kind == "Job" else answer.verdict
-    return replace(judged, verdict=explained(judged.verdict, explanation))
+    return replace(judged, verdict=explained(judged.verdict, answer.verdict, kind=judged.key.kind))

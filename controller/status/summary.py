@@ -478,10 +478,13 @@ def _drifted(deployment: BundleDeployment, report: Report) -> list[Finding]:
         problem = f"modified; not repaired{' (spec.drift.mode is Report)' if is_report_only else ''}"
         reason = Reason.REPORT_ONLY
     elif unrepaired:
-        reason, problem = Reason.DRIFT_CONFLICT, "repaired repeatedly, but another client keeps changing it"
+        reason, problem = (
+            Reason.DRIFT_CONFLICT,
+            "the object is repaired repeatedly, but another client keeps changing it",
+        )
     elif report.conflicts:
         reason = Reason.DRIFT_CONFLICT
-        problem = "another client has changed it repeatedly; it is repaired, and must be left alone for a while"
+        problem = "another client has changed the object repeatedly; it is repaired, and must be left alone for a while"
     else:
         return _strays(deployment, report)
     more = "; status.strays names objects that no revision contains" if report.strays else ""

@@ -21,9 +21,13 @@ from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import ApiError, attempt
 from rukpak.controller.kube.resources import DEPLOYMENTS, GroupVersionKind, Resource, read_kinds
 from rukpak.controller.kube.watch import Collection, parse_events
+from rukpak.controller.observe.explanations import FEW_PODS, list_pods
+from rukpak.controller.observe.health.explain import explain, explained, pods_of
+from rukpak.controller.observe.health.verdict import State, Verdict
+from rukpak.controller.observe.records import key_of, project
 from rukpak.controller.revisions.store import RevisionSecrets, RevisionStore
 from rukpak.controller.views import FailedError
-from rukpak.controller.views.objects import is_hook, is_owned
+from rukpak.controller.views.objects import find_owned_resources, is_hook, is_owned
 
 Manifest = dict[str, Any]
 PODS = Resource("", "v1", "Pod", "pods", namespaced=True)
@@ -268,6 +272,34 @@ def list_hooks(
         items = try_to_list(client, resource, "", select_owned(deployment.metadata.name)) if resource else None
         found += [item for item in items or () if is_hook(item, deployment)]
     return found
+
+
+def list_owned(client: Client, values: Iterable[Manifest]) -> Listing:
+    """Return what workloads may own: all objects of these kinds in their namespaces. Of the others it names namespaces.
+
+    Raises: ApiError.
+    """
+    objects: list[Manifest] = []
+    unlisted = []
+    for namespace, resource in find_owned_resources(map(key_of, values)):
+        found = try_to_list(client, resource, namespace)
+        if found is None:
+            unlisted.append((resource.kind, f'you cannot list this kind in namespace "{namespace}"'))
+        objects += found or ()
+    return Listing(objects, unlisted)
+
+
+def with_pods(client: Client, manifest: Manifest, verdict: Verdict) -> Verdict:
+    """Return the verdict on an object as its pods explain it, if it has some; itself if the user may not list these."""
+    key = key_of(manifest)
+    record = project(manifest, key.group, key.kind, verdict, pods_of(manifest, verdict))
+    if verdict.state is State.HEALTHY or not record.pods:
+        return verdict
+    try:
+        explanation = explain(list_pods(client, record, FEW_PODS))
+    except ApiError:
+        return verdict
+    return explained(verdict, explanation, kind=key.kind) if explanation else verdict
 
 
 def select_owned(name: str) -> str:

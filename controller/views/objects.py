@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -23,6 +23,7 @@ from rukpak.controller.apply.targets import Target, find_waves, make_targets
 from rukpak.controller.building.revision import Revision
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.resources import Resource
+from rukpak.controller.observe.health.explain import TEMPLATE, explain_by_verdicts, explained, pods_of
 from rukpak.controller.observe.health.rules import assess
 from rukpak.controller.observe.health.verdict import Context, State, Verdict
 from rukpak.controller.observe.records import ObjectKey, key_of, project
@@ -47,7 +48,6 @@ _COLORS = {
 """Colors of the states of objects and BundleDeployments."""
 Manifest = Mapping[str, Any]
 FindDrift = Callable[[Manifest], str]
-STRAY = "part of no revision"
 NO_UID = "00000000-0000-0000-0000-000000000000"
 """UID of a BundleDeployment that does not exist yet."""
 _LEVELS = 20
@@ -159,6 +159,8 @@ class Node:
     message: str = ""
     drift: str = ""
     """Which fields other clients have changed, and which clients; empty: none, or not known."""
+    is_stray: bool = False
+    """Whether it has the marks of the BundleDeployment, but is part of no revision."""
     hook: str = ""
     """The event that it is a hook of."""
     containers: Sequence[Container] = field(default_factory=tuple)
@@ -182,14 +184,17 @@ class Outline:
     hook: str
     label: str
     """The BundleDeployment that its label names: a ReplicaSet has the annotations of its Deployment, but not this."""
+    is_troubled: bool
+    """Whether it is a workload that is not healthy, which its pods may explain."""
 
 
 def make_outline(value: Manifest) -> Outline:
-    """Return what the tree needs of an object, judged as the controller does."""
-    metadata = mapping(value, "metadata")
-    kept = {
-        key: metadata[key] for key in ("name", "namespace", "uid", "ownerReferences", "annotations") if key in metadata
-    }
+    """Return what the tree needs of an object, judged as the controller does before it knows the pods."""
+    metadata, verdict = mapping(value, "metadata"), assess(value, Context())
+    times = ("creationTimestamp", "deletionTimestamp")
+    kept = {key: metadata[key] for key in ("name", "namespace", "uid", "ownerReferences", *times) if key in metadata}
+    if template := text(metadata, "labels", TEMPLATE):
+        kept["labels"] = {TEMPLATE: template}
     annotations = mapping(metadata, "annotations")
     kept["annotations"] = {
         key: annotations[key] for key in (names.OWNER_UID, names.HOOK_RUN, names.WAVE) if key in annotations
@@ -204,10 +209,11 @@ def make_outline(value: Manifest) -> Outline:
     return Outline(
         value=outline,
         key=key_of(value),
-        verdict=assess(value, Context()),
+        verdict=verdict,
         containers=tuple(_containers(value)) if value.get("kind") == "Pod" else (),
         hook=run.partition(" ")[0],
         label=text(metadata, "labels", names.OWNER_LABEL),
+        is_troubled=verdict.state is not State.HEALTHY and bool(pods_of(value, verdict)),
     )
 
 
@@ -247,15 +253,31 @@ def make_nodes(
     found = {text(each.value, "metadata", "uid"): each for each in outlines}
     owned = by_owner(each.value for each in found.values())
     reported = {name_of_reported(each): each for each in deployment.status.not_ready}
+    # Status has the worst first.
+    failed = {name_of_reported(each) for each in deployment.status.not_ready[: deployment.status.objects.failed]}
     strays = {name_of_reported(each) for each in deployment.status.strays}
 
+    def _judge(each: Outline, children: Sequence[Node]) -> Verdict:
+        below = flatten(children) if each.is_troubled else ()
+        pods = (found[node.uid] for node in below if node.kind == "Pod")
+        explanation = explain_by_verdicts((pod.value, pod.verdict) for pod in pods)
+        return explained(each.verdict, explanation, kind=each.key.kind) if explanation else each.verdict
+
     def _make(value: Mapping[str, Any], children: Sequence[Node]) -> Node:
-        return _node(found[text(value, "metadata", "uid")], children)
+        each = found[text(value, "metadata", "uid")]
+        return _node(each, _judge(each, children), children)
 
     def _make_root(uid: str, each: Outline) -> Node:
-        name, report = str(each.key), reported.get(str(each.key))
-        drift = "" if each.hook else STRAY if name in strays else find_drift(uid)
-        return _node(each, grow(each.value, owned, _make), drift=drift, report=report)
+        name = str(each.key)
+        is_stray = not each.hook and name in strays
+        children = grow(each.value, owned, _make)
+        node = replace(
+            _node(each, _judge(each, children), children),
+            drift="" if each.hook or is_stray else find_drift(uid),
+            is_stray=is_stray,
+        )
+        report = reported.get(name)
+        return _as_reported(node, report, is_failed=name in failed) if report else node
 
     roots = [
         _make_root(uid, each)
@@ -264,33 +286,32 @@ def make_nodes(
         and (is_owned(each.value, deployment) or is_hook(each.value, deployment))
     ]
     named = {str(each.key) for each in found.values()}
-    missing = [_missing(each) for name, each in reported.items() if name not in named]
+    missing = [_missing(each, is_failed=name in failed) for name, each in reported.items() if name not in named]
     return [*missing, *roots]
 
 
-def _node(each: Outline, children: Sequence[Node], drift: str = "", report: NotReady | None = None) -> Node:
-    state = each.verdict.state.value.lower()
-    if report and report.reason in STALLING:
-        state = "failed"
-    elif report and each.verdict.state is State.HEALTHY:
-        state = "progressing"
+def _as_reported(node: Node, report: NotReady, *, is_failed: bool) -> Node:
+    state = "failed" if is_failed else "progressing" if node.state in ("healthy", "failed") else node.state
+    return replace(node, state=state, reason=report.reason, message=report.message)
+
+
+def _node(each: Outline, verdict: Verdict, children: Sequence[Node]) -> Node:
     return Node(
         uid=text(each.value, "metadata", "uid"),
         kind=each.key.kind,
         namespace=each.key.namespace,
         name=each.key.name,
-        state=state,
-        reason=report.reason if report else each.verdict.reason,
-        message=report.message if report else each.verdict.message,
-        drift=drift,
+        state=verdict.state.value.lower(),
+        reason=verdict.reason,
+        message=verdict.message,
         hook=each.hook,
         containers=each.containers,
         children=children,
     )
 
 
-def _missing(report: NotReady) -> Node:
-    state = "failed" if report.reason in STALLING else "waiting" if report.reason in WAITING else "missing"
+def _missing(report: NotReady, *, is_failed: bool) -> Node:
+    state = "failed" if is_failed else "waiting" if report.reason in WAITING else "missing"
     return Node(
         kind=report.kind,
         namespace=report.namespace,

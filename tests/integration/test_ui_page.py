@@ -283,6 +283,20 @@ def test_objects_that_need_attention_come_first(page: Page, shop: Shop) -> None:
     expect(page.locator("details", has_text="ConfigMap").locator(".node").first).to_contain_text("part of no revision")
 
 
+def test_a_stray_is_not_said_to_be_changed_by_others(page: Page, shop: Shop) -> None:
+    stray = {"kind": "ConfigMap", "namespace": "shop", "name": "settings"}
+    shop.put("shop", deployment({"paused": True}, **ready(strays=[stray])))
+    show(page, "#/bd/shop")
+    page.get_by_role("button", name="Resume", exact=True).click()
+    asked = page.locator("#ask-text")
+    expect(asked).to_contain_text("Part of no revision, and left as they are:ConfigMap shop/settings")
+    expect(asked).not_to_contain_text("Changed by others")
+    page.keyboard.press("Escape")
+    page.get_by_role("link", name="settings").click()
+    expect(page.locator(".panel")).to_contain_text("neither changed nor deleted")
+    expect(page.locator(".panel")).not_to_contain_text("Changed by others")
+
+
 def test_the_yaml_of_a_secret_has_no_value(page: Page) -> None:
     show(page, "#/bd/shop")
     page.get_by_role("link", name="database").click()

@@ -41,6 +41,8 @@ def test_why_a_container_crashes_is_read_in_its_log(page: Page, node_world: Worl
     deployed = node_world.deploy(deployment_of("say", "cannot open database", "exit", "3"))
     page.evaluate("name => { location.hash = `#/bd/${name}` }", deployed.name)
     expect(page.locator(".verdict")).to_contain_text("stalled")
+    page.evaluate("name => { location.hash = `#/bd/${name}/graph` }", deployed.name)
+    expect(page.get_by_role("link", name=re.compile("failed: Deployment"))).to_contain_text("CrashLoopBackOff")
     open_log(page, deployed.name)
     expect(page.locator(".log")).to_contain_text("cannot open database")
     page.get_by_role("link", name="Events", exact=True).click()

@@ -93,7 +93,7 @@ _OPERATORS = {
 }
 _SELECTOR_CHARACTERS = 4096
 """Length of a label selector, which is part of a URL."""
-_TEMPLATE = "pod-template-hash"
+TEMPLATE = "pod-template-hash"
 """Label by which a Deployment tells pods of different templates apart."""
 
 
@@ -258,11 +258,17 @@ def _requirement(expression: Manifest) -> str:
     return written.format(key=text(expression, "key"), values=",".join(texts(expression, "values")))
 
 
-def explained(verdict: Verdict, explanation: Verdict) -> Verdict:
+def without_crash(verdict: Verdict) -> Verdict:
+    """Do not count a crash as a failure: a Job says itself how often its pods may crash (`spec.backoffLimit`)."""
+    return replace(verdict, state=State.PROGRESSING) if verdict.reason == CRASH_LOOP else verdict
+
+
+def explained(verdict: Verdict, explanation: Verdict, *, kind: str) -> Verdict:
     """Return the verdict on a workload, or on a Terminating Namespace, with its explanation.
 
-    A fatal Pod makes a workload Failed. A workload that is Failed already keeps its reason.
+    A fatal Pod makes a workload of another kind than Job Failed. One that is Failed already keeps its reason.
     """
+    explanation = without_crash(explanation) if kind == "Job" else explanation
     if explanation.state is State.TERMINATING or verdict.reason in (PENDING, NOT_READY):
         return explanation  # of a Namespace, or a Pod: it is about the object itself
     if verdict.state is State.FAILED:
@@ -274,13 +280,20 @@ def explained(verdict: Verdict, explanation: Verdict) -> Verdict:
 
 
 def explain(pods: Iterable[Manifest]) -> Verdict | None:
-    """Return the verdict on the worst Pod of a workload; None if all are healthy.
+    """Return the verdict on the worst Pod of a workload; None if all are healthy. See `explain_by_verdicts`."""
+    return explain_by_verdicts((manifest, pod(subject_of(manifest, Context()))) for manifest in pods)
+
+
+def explain_by_verdicts(pods: Iterable[tuple[Manifest, Verdict]]) -> Verdict | None:
+    """Return the verdict on the worst Pod of a workload, of which only the metadata is read; None if all are healthy.
 
     Failed only where waiting does not help (`FATAL`), which makes the workload Failed before its deadline. A Pod that
     has terminated does not: its workload replaces it.
     """
-    verdicts = [pod(subject_of(manifest, Context())) for manifest in _of_newest_template(_present(pods))]
-    troubles = [verdict for verdict in verdicts if verdict.state is not State.HEALTHY]
+    found = [*pods]
+    verdicts = {id(manifest): verdict for manifest, verdict in found}
+    counted = (verdicts[id(each)] for each in _of_newest_template(_present(manifest for manifest, _ in found)))
+    troubles = [verdict for verdict in counted if verdict.state is not State.HEALTHY]
     worst = min(troubles, key=_severity, default=None)
     if worst is None or _is_fatal(worst):
         return worst
@@ -362,8 +375,8 @@ def _present(pods: Iterable[Manifest]) -> list[Manifest]:
 def _of_newest_template(pods: list[Manifest]) -> list[Manifest]:
     # The rollout may be repairing exactly these.
     newest = max(pods, key=lambda each: text(each, "metadata", "creationTimestamp"), default={})
-    template = text(newest, "metadata", "labels", _TEMPLATE)
-    return [each for each in pods if text(each, "metadata", "labels", _TEMPLATE) == template]
+    template = text(newest, "metadata", "labels", TEMPLATE)
+    return [each for each in pods if text(each, "metadata", "labels", TEMPLATE) == template]
 
 
 def _severity(verdict: Verdict) -> tuple[int, str, str]:

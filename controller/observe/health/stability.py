@@ -11,7 +11,7 @@ A status that is older than the spec is no evidence about that spec.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from typing import Any
 
@@ -270,8 +270,3 @@ class Stability:
         if self.crashes:
             return failed(CRASH_LOOP, self.ends.text)
         return progressing(ENDED, f"{self.ends.text}; {what}") if self.has_ended else None
-
-
-def without_crash(verdict: Verdict) -> Verdict:
-    """Do not count a crash as a failure: a Job says itself how often its pods may crash (`spec.backoffLimit`)."""
-    return replace(verdict, state=State.PROGRESSING) if verdict.reason == CRASH_LOOP else verdict

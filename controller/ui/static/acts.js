@@ -21,10 +21,17 @@ function decision(pending) {
   ];
 }
 
-/** Return what would change: objects that others have changed, and what a stored revision changes in another one. */
-function preview({ path, drifted = [], to = "", from = "" }) {
-  const shown = drifted.slice(0, 20).map(({ kind, namespace, name, drift }) => make("li", {}, `${kind} ${namespace ? `${namespace}/` : ""}${name}: ${drift}`));
-  const more = drifted.length - shown.length;
+/**
+ * Return what would change: objects that others have changed, and what a stored revision changes in another one; and the
+ * strays, which stay as they are.
+ */
+function preview({ path, drifted, strays, to = "", from = "" }) {
+  const list = (title, nodes) => nodes.length ? [
+    make("p", {}, title),
+    make("ul", {},
+      nodes.slice(0, 20).map(({ kind, namespace, name, drift }) => make("li", {}, `${kind} ${namespace ? `${namespace}/` : ""}${name}${drift ? `: ${drift}` : ""}`)),
+      nodes.length > 20 ? make("li", {}, `and ${nodes.length - 20} more`) : ""),
+  ] : [];
   const text = make("pre", { class: "preview", role: "region", tabindex: "0", "aria-label": "What would change", hidden: true });
   const fill = async (query, note) => {
     text.hidden = false;
@@ -33,8 +40,8 @@ function preview({ path, drifted = [], to = "", from = "" }) {
   };
   if (to && from && to !== from) fill({ revision: to, before: from }, "Comparing the stored revisions…");
   return [
-    shown.length ? make("p", {}, "Changed by others, and set again:") : "",
-    make("ul", {}, shown, more > 0 ? make("li", {}, `and ${more} more`) : ""),
+    ...list("Changed by others, and set again:", drifted),
+    ...list("Part of no revision, and left as they are:", strays),
     text,
     to ? make("button", { type: "button", onclick: () => fill({ revision: to }, "Asking the cluster, without changing it…") }, "Compare with the cluster") : "",
   ];

@@ -136,7 +136,8 @@ export class Detail {
   changeOf(verb, { revision }) {
     if (!["resume", "approve", "rollback"].includes(verb)) return undefined;
     const { objects, row } = this.detail;
-    return { path: this.path, drifted: objects.filter((node) => node.drift && node.uid), to: revision ?? row.desired, from: row.installed };
+    const live = objects.filter((node) => node.uid);
+    return { path: this.path, drifted: live.filter((node) => node.drift), strays: live.filter((node) => node.is_stray), to: revision ?? row.desired, from: row.installed };
   }
 
   async act(verb, title, given) {
@@ -168,8 +169,8 @@ export class Detail {
     const before = this.nodes;
     this.nodes = new Map();
     const bad = nodes.filter((node) => !["healthy", "waiting"].includes(node.state)).length;
-    const drifted = nodes.filter((node) => node.drift).length;
-    const summary = [`${nodes.length} objects`, bad ? `${bad} not healthy` : "", drifted ? `${drifted} drifted` : ""].filter(Boolean).join(", ");
+    const [drifted, strays] = [nodes.filter((node) => node.drift).length, nodes.filter((node) => node.is_stray).length];
+    const summary = [`${nodes.length} objects`, bad ? `${bad} not healthy` : "", drifted ? `${drifted} drifted` : "", strays ? `${strays} part of no revision` : ""].filter(Boolean).join(", ");
     const choice = (title, href, isChosen) => make("a", { href, key: title, "aria-current": isChosen && "true" }, title);
     const title = make("div", { class: "title" }, make("h2", {}, "Objects ", make("small", {}, summary)),
       make("nav", { class: "tabs acts", "aria-label": "Show objects as" }, choice("List", this.address, !this.isGraph), choice("Graph", `${this.address}/graph`, this.isGraph)));
@@ -204,7 +205,7 @@ export class Detail {
   }
 
   kind(key, kind, nodes, draw) {
-    const isCalm = nodes.every((node) => node.state === "healthy" && !node.drift);
+    const isCalm = nodes.every((node) => node.state === "healthy" && !node.drift && !node.is_stray);
     const isOpen = this.folded.has(key) ? this.folded.get(key) : !(isCalm && nodes.length >= MANY);
     const counts = [...group(nodes, (node) => node.state)].map(([state, found]) => make("span", { class: "tally", title: state }, sign(state), String(found.length), make("span", { class: "hidden" }, ` ${state}`)));
     nodes = [...nodes].sort((one, other) => weigh(other) - weigh(one)); // equal ones stay in order of name
@@ -229,7 +230,7 @@ export class Detail {
       node.reason && node.reason.toLowerCase() !== "healthy" ? make("span", { class: `word ${node.state}` }, node.reason) : "",
       node.containers.map((each) => make("span", { class: `container ${each.ready || each.state === "Completed" ? "ok" : ""}` }, `${each.name}: ${each.state}`, each.restarts ? ` (${each.restarts} ${each.restarts === 1 ? "restart" : "restarts"})` : "")),
       node.message ? make("span", { class: "message" }, node.message) : "",
-      node.drift ? make("span", { class: "drift" }, sign("drift"), node.drift) : "",
+      node.drift || node.is_stray ? make("span", { class: "drift" }, sign("drift"), node.is_stray ? "part of no revision" : node.drift) : "",
     );
     if (before && before.get(id) !== face(node)) queueMicrotask(() => mark(line));
     this.nodes.set(id, face(node));
@@ -316,8 +317,8 @@ export class Detail {
 }
 
 /** Return what of an object counts as a change. */
-function face({ state, reason, message, drift, containers }) {
-  return JSON.stringify([state, reason, message, drift, containers]);
+function face({ state, reason, message, drift, is_stray, containers }) {
+  return JSON.stringify([state, reason, message, drift, is_stray, containers]);
 }
 
 const waveTitle = ({ number }) => (number === null ? "Wave not known" : `Wave ${number}`);

@@ -5,8 +5,8 @@ import { make, sign } from "./dom.js";
 const MOST = 300; // nodes of a picture; the list has all
 const NEED = ["healthy", "", "waiting", "terminating", "progressing", "missing", "failed"]; // of attention
 
-/** Return how much attention an object needs; a drifted one more than one that waits. */
-export const weigh = ({ state, drift }) => NEED.indexOf(state) + (drift ? 3 : 0);
+/** Return how much attention an object needs; a drifted one or a stray more than one that waits. */
+export const weigh = ({ state, drift, is_stray }) => NEED.indexOf(state) + (drift || is_stray ? 3 : 0);
 
 /**
  * Return the picture of a node and of all below it; of too many, those that need attention, with their owners.
@@ -48,7 +48,7 @@ function choose(nodes, owners) {
   return chosen;
 }
 
-function box({ uid, kind, namespace, name, state, reason, drift, containers = [] }, href) {
+function box({ uid, kind, namespace, name, state, reason, drift, is_stray, containers = [] }, href) {
   const restarts = containers.reduce((sum, each) => sum + each.restarts, 0);
   const notes = [
     reason && reason.toLowerCase() !== state ? reason : "",
@@ -58,6 +58,6 @@ function box({ uid, kind, namespace, name, state, reason, drift, containers = []
     sign(state), make("span", { class: "hidden" }, state ? `${state}: ` : ""),
     make("span", { class: "kind" }, kind), make("span", { class: "name" }, name),
     notes.map((text) => make("span", { class: "word" }, text)),
-    drift ? make("span", { class: "drift" }, sign("drift"), " drifted") : "",
+    drift || is_stray ? make("span", { class: "drift" }, sign("drift"), is_stray ? " stray" : " drifted") : "",
   );
 }

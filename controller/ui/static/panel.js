@@ -126,6 +126,7 @@ function find(nodes, uid) {
 }
 
 function drifts(node, fields) {
+  if (node.is_stray) return [make("h3", {}, "Part of no revision"), make("p", {}, "It has the marks of this BundleDeployment, but none of its revisions contains it, so it is neither changed nor deleted.")];
   if (!node.drift) return [];
   const lines = fields.length ? fields.map(([path, holder]) => make("li", {}, make("code", {}, path), holder ? ` now owned by ${holder}` : " is not ours any more")) : [make("li", {}, node.drift)];
   return [make("h3", {}, "Changed by others"), make("ul", { class: "drifted" }, lines)];

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rukpak.controller.apply.drift import DriftedObject
+from rukpak.controller.apply.drift import DELETED, DriftedField, DriftedObject
 from rukpak.controller.apply.ledger import NOTICED_SECONDS, Ledger, Left
 from rukpak.controller.observe.kinds import OwnedObjects
 from rukpak.controller.observe.records import UNREAD, Look, ObjectKey, Record
@@ -132,7 +132,7 @@ def test_repairs_of_one_object_wait_longer_and_longer(ledger: Ledger, clock: Clo
     assert ledger.seconds_to_repair(KEY) == 0
     delays = []
     for _ in range(8):
-        ledger.repaired(KEY)
+        ledger.repaired(DriftedObject(key=KEY))
         delays.append(ledger.seconds_to_repair(KEY))
         clock.now += delays[-1]
         assert ledger.seconds_to_repair(KEY) == 0
@@ -140,51 +140,76 @@ def test_repairs_of_one_object_wait_longer_and_longer(ledger: Ledger, clock: Clo
 
 
 def test_other_objects_are_repaired_at_once(ledger: Ledger) -> None:
-    ledger.repaired(KEY)
+    ledger.repaired(DriftedObject(key=KEY))
     assert ledger.seconds_to_repair(OTHER) == 0
 
 
 def test_ten_quiet_minutes_are_forgiven(ledger: Ledger, clock: Clock) -> None:
     for _ in range(5):
-        ledger.repaired(KEY)
+        ledger.repaired(DriftedObject(key=KEY))
     clock.now += 601
     assert ledger.seconds_to_repair(KEY) == 0
     assert ledger.conflicts() == []
-    ledger.repaired(KEY)
+    ledger.repaired(DriftedObject(key=KEY))
     assert ledger.seconds_to_repair(KEY) == 2
 
 
 def test_what_is_forgiven_is_forgotten(ledger: Ledger, clock: Clock) -> None:
     for number in range(100):
-        ledger.repaired(each := KEY._replace(name=f"config-{number}"))
-        ledger.fights[each] = DriftedObject(key=each)
+        ledger.repaired(DriftedObject(key=KEY._replace(name=f"config-{number}")))
         clock.now += 60
-    ledger.repaired(OTHER)
+    ledger.repaired(DriftedObject(key=OTHER))
     assert ledger.conflicts() == []
-    assert len(ledger.fights) == 10
     assert len(ledger._repairs) == 11
 
 
 def test_threads_of_a_pass_record_repairs_at_once(ledger: Ledger, clock: Clock) -> None:
     keys = [KEY._replace(name=f"config-{number}") for number in range(20_000)]
     for key in keys:
-        ledger.repaired(key)
+        ledger.repaired(DriftedObject(key=key))
     clock.now += 601
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(ledger.repaired, keys))
+        list(pool.map(ledger.repaired, [DriftedObject(key=key) for key in keys]))
     assert set(ledger._repairs) == set(keys)
 
 
 def test_from_the_third_repair_on_it_is_a_conflict(ledger: Ledger) -> None:
     seen = []
     for _ in range(4):
-        ledger.repaired(OTHER)
+        ledger.repaired(DriftedObject(key=OTHER))
         seen.append([conflict.key for conflict in ledger.conflicts()])
     assert seen == [[], [], [OTHER], [OTHER]]
 
 
+def changed(*paths: str, holder: str = "") -> DriftedObject:
+    return DriftedObject(key=KEY, fields=tuple(DriftedField(path, holder) for path in paths))
+
+
+FOUGHT_OVER: list[tuple[str, list[DriftedObject], str]] = [
+    ("a field that is modified each time", [changed("data.a")] * 3, "data.a"),
+    ("a field that is modified twice, and one in between", [changed("data.a", "data.b"), changed("data.a")], "data.a"),
+    ("another field each time", [changed("data.a"), changed("data.b"), changed("data.c")], "data.c, data.b, data.a"),
+    ("its latest owner", [changed("data.a"), changed("data.a", holder="x")], 'data.a, owned by "x"'),
+    ("an object that is deleted twice", [DriftedObject(key=KEY, state=DELETED)] * 2, DELETED),
+    ("an object that is deleted once", [changed("data.a"), DriftedObject(key=KEY, state=DELETED)], "deleted, data.a"),
+    ("nobody knows what", [DriftedObject(key=KEY)], ""),
+]
+
+
+@pytest.mark.parametrize("case", FOUGHT_OVER, ids=lambda case: str(case[0]))
+def test_a_conflict_names_what_was_modified_more_than_once_or_else_all(
+    case: tuple[str, list[DriftedObject], str], clock: Clock
+) -> None:
+    _, drifts, expected = case
+    ledger = Ledger(clock=clock)
+    for each in [*drifts, *[DriftedObject(key=KEY)] * 3]:
+        ledger.repaired(each)
+    [conflict] = ledger.conflicts()
+    assert conflict.describe_fields() == expected
+
+
 def test_a_repair_that_comes_too_soon_is_postponed_and_another_revision_never(ledger: Ledger, clock: Clock) -> None:
-    ledger.repaired(KEY)
+    ledger.repaired(DriftedObject(key=KEY))
     assert not ledger.postpones(KEY, "v1")  # it was never left like that: this is no repair
     ledger.learn([RECORD])
     assert ledger.postpones(KEY, "v1")

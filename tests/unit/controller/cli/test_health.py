@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rukpak.controller.cli import health, main
+from rukpak.controller.kube.resources import Resource
 from rukpak.controller.observe.health.expressions import MISSING
 from tests.support.fake_cluster import WORKLOADS, FakeCluster
 
@@ -94,6 +95,26 @@ def test_an_object_on_the_cluster_is_found_as_kubectl_finds_it(kind: str, capsys
     assert main(["health", f"{kind}/web", "-n", "shop"]) == 1
     assert capsys.readouterr().out.splitlines()[1].split()[:4] == [
         "Deployment", "shop/web", "Progressing", "NoObservedGeneration"
+    ]  # fmt: skip
+
+
+def test_a_workload_on_the_cluster_is_judged_with_its_pods(
+    cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pods = Resource("", "v1", "Pod", "pods", namespaced=True, verbs=frozenset({"list"}))
+    cluster.served.append(pods)
+    labels = {"app": "web"}
+    metadata = {"name": "web", "namespace": "shop", "generation": 1}
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}}
+    web = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
+    cluster.put({**web, "status": {"observedGeneration": 1}})
+    ended = {"waiting": {"reason": "CrashLoopBackOff"}}
+    status = {"containerStatuses": [{"name": "c", "restartCount": 5, "state": ended}]}
+    about = {"name": "web-1", "namespace": "shop", "labels": labels}
+    cluster.put({"apiVersion": "v1", "kind": "Pod", "metadata": about, "status": status})
+    assert main(["health", "deployment/web", "-n", "shop"]) == 1
+    assert capsys.readouterr().out.splitlines()[1].split()[:4] == [
+        "Deployment", "shop/web", "Failed", "CrashLoopBackOff"
     ]  # fmt: skip
 
 

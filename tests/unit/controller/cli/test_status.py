@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from rukpak.api import names
 from rukpak.api.v1alpha2.types import BundleDeployment
-from rukpak.controller.cli import main
+from rukpak.controller.cli import main, status
 from rukpak.controller.cli.status import cells_of, describe
-from rukpak.controller.kube.resources import DEPLOYMENTS
+from rukpak.controller.kube.resources import DEPLOYMENTS, Resource
 from rukpak.controller.views import access
 from rukpak.controller.views.objects import DeploymentState, state_of
 from rukpak.controller.views.texts import WIDTH, fit
@@ -299,3 +300,31 @@ def test_no_control_character_reaches_the_terminal(
     out, err = capsys.readouterr()
     assert WRITTEN_OUT in out
     assert not set("\x1b\x07\u009b\u202e") & set(out + err)
+
+
+# objects
+
+
+def test_objects_are_judged_with_their_pods(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workloads = [
+        Resource(group, "v1", kind, f"{kind.lower()}s", namespaced=True, verbs=frozenset({"list"}))
+        for group, kind in (("apps", "Deployment"), ("apps", "ReplicaSet"), ("", "Pod"))
+    ]
+    cluster.served += workloads
+    monkeypatch.setattr(status, "Discovery", lambda _client: cluster.discovery)
+    cluster.put(observed(status={"conditions": [READY], "managedKinds": ["apps/v1/Deployment"]}))
+    ended = {"name": "c", "restartCount": 5, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+    spec = {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}}
+    marks = {"labels": {names.OWNER_LABEL: "shop"}, "annotations": {names.OWNER_UID: "uid-shop"}, "generation": 1}
+    for version, kind, owner, content in (
+        ("apps/v1", "Deployment", "", {"spec": spec, "status": {"observedGeneration": 1}}),
+        ("apps/v1", "ReplicaSet", "Deployment", {"spec": spec}),
+        ("v1", "Pod", "ReplicaSet", {"status": {"containerStatuses": [ended]}}),
+    ):
+        about = {"ownerReferences": [{"uid": owner, "controller": True}]} if owner else marks
+        metadata = {"name": "web", "namespace": "shop", "uid": kind, **about}
+        cluster.put({"apiVersion": version, "kind": kind, "metadata": metadata, **content})
+    assert main(["status", "shop", "--objects"]) == 0
+    assert 'Deployment shop/web   CrashLoopBackOff   container "c"' in capsys.readouterr().out

@@ -228,7 +228,7 @@ def test_what_the_controller_reports_about_an_object_decides_its_color(
         {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "shop", "name": name, "reason": reason}
         for name, reason in (("settings", "Forbidden"), ("missing", "WaitingForCRD"))
     ]
-    nested.patch(DEPLOYMENTS.path(name="till"), {"status": {"notReady": reports}})
+    nested.patch(DEPLOYMENTS.path(name="till"), {"status": {"notReady": reports, "objects": {"failed": 1}}})
     main(["tree", "till", "--color=always"])
     out = capsys.readouterr().out
     assert ("\x1b[31mForbidden\x1b" in out, "\x1b[33mWaitingForCRD\x1b" in out) == (True, True)

@@ -40,7 +40,7 @@ def test_any_object_has_a_record(item: Item) -> None:
 @given(st.lists(objects_like(*PODS), max_size=3), objects_like(*NAMESPACES), objects_like(*LIVE))
 def test_any_pods_and_namespaces_explain_an_object_or_nothing(pods: list[Item], namespace: Item, item: Item) -> None:
     for explanation in (explain(pods), explain_namespace(namespace)):
-        explained(judged(item), explanation or HEALTHY)
+        explained(judged(item), explanation or HEALTHY, kind="Job")
 
 
 @given(objects_like(*DEFINITIONS))

@@ -274,9 +274,10 @@ TEXTS = [
          replace(DONE, conflicts=tuple(DriftedObject(key=key) for key in MANY),
                  outcomes=tuple(replace(outcome(None, key), postponed=True) for key in MANY)), "Drifted",
          "ConfigMap shop/a, ConfigMap shop/b, ConfigMap shop/c and 2 more: "
-         "repaired repeatedly, but another client keeps changing it"),
+         "the object is repaired repeatedly, but another client keeps changing it"),
     Text("a conflict says whether the object is repaired now", replace(DONE, conflicts=(CHANGED,)), "Drifted",
-         f"{CHANGED}: another client has changed it repeatedly; it is repaired, and must be left alone for a while"),
+         f"{CHANGED}: another client has changed the object repeatedly; it is repaired, and must be left alone for "
+         "a while"),
     Text(
         "drift is told with the field and who holds it",
         replace(DONE, drifted=(CHANGED, DriftedObject(key=WEB, state="deleted"))),

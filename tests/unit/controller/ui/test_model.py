@@ -196,20 +196,63 @@ def test_what_is_reported_counts_more_than_what_the_object_looks_like() -> None:
         "reason": "Refused",
         "message": "no",
     }
-    [node] = nodes_of(ready(notReady=[report]), manifest("ConfigMap", "a", "1"))
+    [node] = nodes_of(ready(notReady=[report], objects={"failed": 1}), manifest("ConfigMap", "a", "1"))
     assert (node.state, node.reason, node.message) == ("failed", "Refused", "no")
 
 
-@pytest.mark.parametrize(
-    ("reason", "state"),
-    [("ProgressDeadlineExceeded", "failed"), ("Progressing", "progressing"), ("New", "progressing")],
-)
-def test_an_object_with_work_left_has_failed_once_the_controller_reports_that_a_person_must_act(
-    reason: str, state: str
+@pytest.mark.parametrize(("failed", "state"), [(1, "failed"), (0, "progressing")])
+@pytest.mark.parametrize("reason", ["ProgressDeadlineExceeded", "CrashLoopBackOff", "New"])
+def test_an_object_has_failed_exactly_if_the_controller_counts_it_so(reason: str, failed: int, state: str) -> None:
+    reports = [
+        {"apiVersion": "v1", "kind": "Deployment", "namespace": "shop", "name": name, "reason": reason}
+        for name in ("web", "late")
+    ]
+    found = [manifest("Deployment", name, name, spec={"replicas": 1}) for name in ("web", "late")]
+    web, late = nodes_of(ready(notReady=reports, objects={"failed": failed}), *found)
+    assert [(each.state, each.reason) for each in (web, late)] == [(state, reason), ("progressing", reason)]
+
+
+def crashing(kind: str, *, ends: int, **pod: Any) -> tuple[Json, Json]:
+    """Return a workload that reports no success yet, and its Pod, a container of which has ended so often."""
+    ended = {"terminated": {"exitCode": 1}}
+    status = {"name": "c", "restartCount": ends - 1, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+    below = manifest("Pod", "a", "2", owner="1", status={"containerStatuses": [{**status, "lastState": ended}]})
+    below["metadata"].update(pod)
+    spec = {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}}
+    return manifest(kind, "web", "1", spec=spec, status={"observedGeneration": 1}), below
+
+
+CRASHES: list[tuple[str, str, int, Json, tuple[str, str]]] = [
+    ("a container that has ended three times", "Deployment", 3, {}, ("failed", "CrashLoopBackOff")),
+    ("one that may recover", "Deployment", 1, {}, ("progressing", "CrashLoopBackOff")),
+    ("one of a Job, which counts itself", "Job", 3, {}, ("progressing", "CrashLoopBackOff")),
+    (
+        "a Pod that is being deleted",
+        "Deployment",
+        3,
+        {"deletionTimestamp": "2026-01-01T00:00:00Z"},
+        ("progressing", "LessReplicas"),
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CRASHES, ids=lambda case: str(case[0]))
+def test_a_workload_is_judged_with_its_pods_as_the_controller_does(
+    case: tuple[str, str, int, Json, tuple[str, str]],
 ) -> None:
-    report = {"apiVersion": "v1", "kind": "Deployment", "namespace": "shop", "name": "web", "reason": reason}
-    [node] = nodes_of(ready(notReady=[report]), manifest("Deployment", "web", "1", spec={"replicas": 1}))
-    assert (node.state, node.reason) == (state, reason)
+    _, kind, ends, about, expected = case
+    [web] = nodes_of(ready(), *crashing(kind, ends=ends, **about))
+    assert (web.state, web.reason) == expected
+
+
+def test_the_pods_of_an_earlier_template_do_not_count() -> None:
+    web, old = crashing(
+        "Deployment", ends=3, labels={"pod-template-hash": "1"}, creationTimestamp="2026-01-01T00:00:00Z"
+    )
+    new = manifest("Pod", "b", "3", owner="1", status={"phase": "Pending"})
+    new["metadata"].update(labels={"pod-template-hash": "2"}, creationTimestamp="2026-01-02T00:00:00Z")
+    [node] = nodes_of(ready(), web, old, new)
+    assert (node.state, node.reason) == ("progressing", "PodPending")
 
 
 def test_what_is_reported_and_does_not_exist_is_missing() -> None:
@@ -228,10 +271,10 @@ def test_drift_strays_and_hooks_are_told() -> None:
         manifest("Job", "migrate", "3", hook="pre-upgrade"),
         drift=drift,
     )
-    assert [(node.name, node.drift, node.hook) for node in found] == [
-        ("a", "data.color, owned by kubectl", ""),
-        ("old", "part of no revision", ""),
-        ("migrate", "", "pre-upgrade"),
+    assert [(node.name, node.drift, node.is_stray, node.hook) for node in found] == [
+        ("a", "data.color, owned by kubectl", False, ""),
+        ("old", "", True, ""),
+        ("migrate", "", False, "pre-upgrade"),
     ]
 
 

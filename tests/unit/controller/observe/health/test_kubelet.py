@@ -1099,7 +1099,7 @@ def test_what_a_workload_lacks_stands_behind_the_longest_text() -> None:
     explanation = explain([waits("CreateContainerError", "x" * 5000)])
     assert explanation is not None
 
-    verdict = explained(progressing("LessAvailable", "Available: 0/1"), explanation)
+    verdict = explained(progressing("LessAvailable", "Available: 0/1"), explanation, kind="Deployment")
 
     assert verdict.message.endswith("x…; Available: 0/1")
     assert len(verdict.message) <= MESSAGE_LENGTH
@@ -1111,13 +1111,13 @@ def test_a_bare_pod_is_explained_once_by_its_events() -> None:
 
     explanation = explain_by_events(verdict, pod, [told("FailedMount", VOLUME)])
 
-    assert explained(verdict, explanation) == Verdict(PROGRESSING, "FailedMount", VOLUME)
+    assert explained(verdict, explanation, kind="Deployment") == Verdict(PROGRESSING, "FailedMount", VOLUME)
 
 
 def test_the_missing_right_is_told_beside_what_the_workload_lacks() -> None:
     pod = creates()
     explanation = explain_by_events(assess(pod, Context()), pod, None)
 
-    verdict = explained(progressing("LessAvailable", "Available: 0/1"), explanation)
+    verdict = explained(progressing("LessAvailable", "Available: 0/1"), explanation, kind="Deployment")
 
     assert verdict.text == f"its volumes and its network are not set up yet; Available: 0/1; {MAY_NOT_LIST_EVENTS}"
