@@ -42,7 +42,6 @@ from rukpak.controller.reconcile.installation import (
     review_leftovers,
     warnings_on_cluster,
     watch_contested,
-    with_leftovers,
 )
 from rukpak.controller.reconcile.inventory import had_any, kept_terms, look_for_strays, notes_on_strays
 from rukpak.controller.reconcile.memory import Memories
@@ -408,6 +407,7 @@ def _report_settled(context: Context) -> Report | None:
         strays=tuple(sorted(memory.strays.keys)),
         progress=assess_installed(context),
         managed_state=memory.ledger.managed_state if outcomes and not memory.ledger.drifted(look) else None,
+        leftovers=review_leftovers(context, outcomes),
         warnings=_warnings_after_repairs(context, outcomes),
     )
 
@@ -481,10 +481,9 @@ def _repair_drifted(
 
 
 def _warnings_after_repairs(context: Context, outcomes: Iterable[Outcome]) -> tuple[str, ...] | None:
-    """Return the warnings after repairs; None if nothing was sent, and none is over."""
+    """Return the warnings after repairs; None if nothing was sent."""
     installed, outcomes = find_installed(context), list(outcomes)
-    left = review_leftovers(context, outcomes)
     if installed is None or not outcomes:
-        return with_leftovers(context.status.warnings, left)
+        return None
     on_cluster = warnings_on_cluster(context, installed.targets.rest, context.recorded_kinds)
-    return collect_warnings(outcomes, [*installed.warnings, *on_cluster, *left])
+    return collect_warnings(outcomes, [*installed.warnings, *on_cluster])
