@@ -23,6 +23,7 @@ NOT_READY_ITEMS = 10
 STARTED_ITEMS = 256
 STARTED_LENGTH = 16
 STRAY_ITEMS = 20
+FAILING_ITEMS = 20
 LEFT_ITEMS = 20
 LEFT_FIELDS = 16
 LEFT_STEPS = 64
@@ -437,6 +438,12 @@ class Status(Api):
     strays: Annotated[tuple[Stray, ...], Field(max_length=STRAY_ITEMS, json_schema_extra=list_of("atomic"))] = ()
     """The first of the objects that are marked as owned by the BundleDeployment but part of no revision; objects.strays
     counts all. `rukpak prune` deletes them."""
+    failing_groups: Annotated[
+        tuple[Annotated[str, Field(max_length=253)], ...],
+        Field(max_length=FAILING_ITEMS, json_schema_extra=list_of("atomic")),
+    ] = ()
+    """The first API groups that failed discovery when an object was last applied, and still do. warnings names them,
+    too."""
     leftovers: Annotated[tuple[Leftover, ...], Field(max_length=LEFT_ITEMS, json_schema_extra=list_of("atomic"))] = ()
     """The first objects with fields that an earlier revision or client has set, and nobody sets any more. warnings has
     them, too."""

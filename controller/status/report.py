@@ -139,10 +139,12 @@ class Report:
     """Kinds of optional objects, which the cluster does not serve; None: unchanged."""
     started_jobs: tuple[str, ...] | None = None
     """Jobs of the wanted revision, as `Target.started_as` says; None: unchanged."""
+    failing_groups: tuple[str, ...] | None = None
+    """API groups that fail discovery; None: unchanged."""
     leftovers: tuple[Leftover, ...] | None = None
     """None: unchanged."""
     warnings: tuple[str, ...] | None = None
-    """All but those about leftovers. None: unchanged, since nothing was sent."""
+    """All but those about failing groups and leftovers. None: unchanged, since nothing was sent."""
 
     @property
     def is_renewed(self) -> bool:

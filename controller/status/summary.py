@@ -9,7 +9,7 @@ Not here: the history (history.py), Events (notes.py), and writing (writer.py).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -20,6 +20,7 @@ from rukpak.api.v1alpha2.conditions import DECISIONS, UNPACKED_REASONS, Conditio
 from rukpak.api.v1alpha2.status import (
     CONDITION_MESSAGE_LENGTH,
     DISPLAY_LENGTH,
+    FAILING_ITEMS,
     LEFT_ITEMS,
     NAME_LENGTH,
     NOT_READY_ITEMS,
@@ -30,7 +31,6 @@ from rukpak.api.v1alpha2.status import (
     WARNING_ITEMS,
     WARNING_LENGTH,
     ConditionStatus,
-    Leftover,
     Wave,
 )
 from rukpak.api.v1alpha2.types import (
@@ -100,6 +100,7 @@ def _after_report(deployment: BundleDeployment, report: Report, now: datetime) -
         "managed_kinds": report.managed_kinds,
         "skipped_kinds": report.skipped_kinds,
         "started_jobs": report.started_jobs and report.started_jobs[:STARTED_ITEMS],
+        "failing_groups": report.failing_groups and report.failing_groups[:FAILING_ITEMS],
         "leftovers": report.leftovers and report.leftovers[:LEFT_ITEMS],
         "strays": None if report.strays is None else _list_strays(report.strays),
     }
@@ -130,7 +131,7 @@ def _after_report(deployment: BundleDeployment, report: Report, now: datetime) -
             "display": _display(wanted, counts, installed_sources or _available(report, status)),
             "not_ready": _not_ready(health, status.managed_kinds) if health else status.not_ready,
             "not_ready_truncated": health.truncated if health else status.not_ready_truncated,
-            "warnings": _warnings(deployment, report, status.leftovers, now),
+            "warnings": _warnings(deployment, report, status, now),
         }
     )
     return after.model_copy(update={"history": record(deployment, report, after, now)})
@@ -204,14 +205,16 @@ def _lasting(deployment: BundleDeployment, report: Report, now: datetime) -> tup
     return tuple(text for text in status.warnings if not is_about_upgrade(text))
 
 
-def _warnings(
-    deployment: BundleDeployment, report: Report, leftovers: Iterable[Leftover], now: datetime
-) -> tuple[str, ...]:
-    before, left = (
-        [_shown(describe_left(each)) for each in found] for found in (deployment.status.leftovers, leftovers)
-    )
+def _warnings(deployment: BundleDeployment, report: Report, after: Status, now: datetime) -> tuple[str, ...]:
+    before, derived = (list(_derived_warnings(status)) for status in (deployment.status, after))
     found = _lasting(deployment, report, now) if report.warnings is None else map(_shown, report.warnings)
-    return tuple(dict.fromkeys([*(text for text in found if text not in before), *left]))[:WARNING_ITEMS]
+    return tuple(dict.fromkeys([*(text for text in found if text not in before), *derived]))[:WARNING_ITEMS]
+
+
+def _derived_warnings(status: Status) -> Iterator[str]:
+    for group in status.failing_groups:
+        yield _shown(f"API group {quote(group)}: discovery failed; repair or delete its APIService")
+    yield from (_shown(describe_left(left)) for left in status.leftovers)
 
 
 def _shown(text: str) -> str:
