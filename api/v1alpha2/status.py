@@ -6,9 +6,10 @@ the API server would read and write at each change. Not here: how it is computed
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from rukpak.api.bounds import HIGHEST_WAVE
 from rukpak.api.v1alpha2.fields import Api, Digest, Timestamp, atomic, list_of
@@ -22,6 +23,13 @@ NOT_READY_ITEMS = 10
 STARTED_ITEMS = 256
 STARTED_LENGTH = 16
 STRAY_ITEMS = 20
+FAILING_ITEMS = 20
+LEFT_ITEMS = 20
+LEFT_FIELDS = 16
+LEFT_STEPS = 64
+LEFT_PATH_LENGTH = 512
+"""Of all steps of a path together."""
+LEFT_VALUE_LENGTH = 61
 WARNING_ITEMS = 20
 WARNING_LENGTH = 4096
 PROBLEM_ITEMS = 10
@@ -183,9 +191,7 @@ class NotReady(Api):
     """Why it is not healthy, in one line."""
 
 
-class Stray(Api):
-    """An object that is marked as owned by the BundleDeployment but part of no revision."""
-
+class _Named(Api):
     model_config = ConfigDict(json_schema_extra=atomic())
     group: Annotated[str, Field(max_length=253)] = ""
     """API group of the object. Empty: the core group."""
@@ -195,6 +201,38 @@ class Stray(Api):
     """Namespace of the object. Empty: it is cluster-scoped."""
     name: Annotated[str, Field(max_length=NAME_LENGTH)]
     """Name of the object."""
+
+
+class Stray(_Named):
+    """An object that is marked as owned by the BundleDeployment but part of no revision."""
+
+
+def _check_step(step: str) -> str:
+    kind, _, rest = step.partition(":")
+    if kind not in ("f", "k", "v") or (kind != "f" and isinstance(json.loads(rest), dict) != (kind == "k")):
+        raise ValueError("no step of metadata.managedFields")
+    return step
+
+
+class LeftField(Api):
+    """A field that no revision and no client sets."""
+
+    path: Annotated[
+        tuple[Annotated[str, Field(max_length=LEFT_PATH_LENGTH), AfterValidator(_check_step)], ...],
+        Field(max_length=LEFT_STEPS, json_schema_extra=list_of("atomic")),
+    ]
+    """Its path, in steps as in metadata.managedFields: f:spec, f:ports, k:{"port":80}."""
+    value: Annotated[str, Field(max_length=LEFT_VALUE_LENGTH)] | None = None
+    """Its value, shortened. Absent: it is a map, or confidential."""
+
+
+class Leftover(_Named):
+    """An object with fields that an earlier revision or client has set, and nobody sets any more."""
+
+    fields: Annotated[tuple[LeftField, ...], Field(max_length=LEFT_FIELDS, json_schema_extra=list_of("atomic"))]
+    """The first of these fields."""
+    remedy: Annotated[str, Field(max_length=256)] = ""
+    """What to do about them."""
 
 
 class Changes(Api):
@@ -400,6 +438,15 @@ class Status(Api):
     strays: Annotated[tuple[Stray, ...], Field(max_length=STRAY_ITEMS, json_schema_extra=list_of("atomic"))] = ()
     """The first of the objects that are marked as owned by the BundleDeployment but part of no revision; objects.strays
     counts all. `rukpak prune` deletes them."""
+    failing_groups: Annotated[
+        tuple[Annotated[str, Field(max_length=253)], ...],
+        Field(max_length=FAILING_ITEMS, json_schema_extra=list_of("atomic")),
+    ] = ()
+    """The first API groups that failed discovery when an object was last applied, and still do. warnings names them,
+    too."""
+    leftovers: Annotated[tuple[Leftover, ...], Field(max_length=LEFT_ITEMS, json_schema_extra=list_of("atomic"))] = ()
+    """The first objects with fields that an earlier revision or client has set, and nobody sets any more. warnings has
+    them, too."""
     warnings: Annotated[
         tuple[Annotated[str, Field(max_length=WARNING_LENGTH)], ...],
         Field(max_length=WARNING_ITEMS, json_schema_extra=list_of("atomic")),

@@ -10,13 +10,23 @@ Not here: the trees themselves (trees.py), and the requests (managed_fields.py, 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
+from rukpak.api.v1alpha2.status import LEFT_FIELDS, LEFT_PATH_LENGTH, LEFT_STEPS, LEFT_VALUE_LENGTH, LeftField, Leftover
 from rukpak.controller.apply.drift import MOST_SHAPES, REPLICAS, Path, has_field, identity_of
-from rukpak.controller.apply.trees import differing, inside, outside, part_at, united_trees, without_path, without_tree
-from rukpak.controller.content.limits import some
+from rukpak.controller.apply.trees import (
+    differing,
+    inside,
+    outside,
+    part_at,
+    united_trees,
+    walk,
+    without_path,
+    without_tree,
+)
+from rukpak.controller.content.limits import some, visible
 from rukpak.controller.formats.objects import BUILT_IN_GROUPS
 from rukpak.controller.observe.records import (
     Entry,
@@ -31,18 +41,10 @@ from rukpak.controller.observe.records import (
 from rukpak.controller.untrusted import mapping, path_below, text
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-MARK = ": not in the revision and set by nobody: "
-"""In each warning about what is left."""
 KEPT = "the API server keeps it: delete the object, or add it to the bundle"
 CLIENT_SIDE = "kubectl-client-side-apply"
 _SHOWN = 5
-_TEXT = r'"(?:[^"\\]|\\.)*"'
-_STEP = re.compile(rf"\.?([^\W\d]\w*)|\[((?:{_TEXT}|[^\[\]\"])*)\]")
-_BELOW = rf"(?:\.[^\W\d]\w*|\[(?:{_TEXT}|[^\[\]\"])+\])*"
-_FIELD = re.compile(rf"([^\W\d]\w*{_BELOW})(?:: (.*?))?(?: and \d+ more)?", re.DOTALL)
-"""A path and a value as `describe_left` writes them."""
-_ITEM_KEY = re.compile(rf"([\w.-]+)=({_TEXT}|[^,]+)")
-_VALUE_CHARACTERS = 60
+_VALUE_CHARACTERS = LEFT_VALUE_LENGTH - 1
 _NOT_TAKEN: tuple[Path, ...] = (("metadata", "finalizers"), ("metadata", "ownerReferences"), ("status",))
 """Whoever has set these needs them: a finalizer of admission, the owner of an object, what a controller reports."""
 _SET_METADATA = ("f:labels", "f:annotations")
@@ -306,10 +308,10 @@ def split_retained(tree: Tree, key: ObjectKey) -> tuple[Tree, Tree]:
     return kept, rest
 
 
-def describe_left(
+def list_left(
     key: ObjectKey, live: Mapping[str, Any], tree: Tree, remedy: str, *, conceals: bool
-) -> tuple[str, ...]:
-    """Return a warning about what is left on an object, as `path: value`; nothing if there is nothing.
+) -> tuple[Leftover, ...]:
+    """Return what is left on an object as status has it; nothing if there is nothing.
 
     Args:
         key: of the object.
@@ -318,103 +320,66 @@ def describe_left(
         remedy: what to do.
         conceals: whether values may not be shown.
     """
-    found = list(_described(tree, live, "", conceals=conceals or (key.group, key.kind) == ("", "Secret")))
-    if not found:
-        return ()
-    return (f"{key}{MARK}{some(found, _SHOWN)}; {remedy}",)
+    hides = conceals or (key.group, key.kind) == ("", "Secret")
+    found = (
+        LeftField(path=path, value=None if hides or isinstance(value, dict) else _shown(value))
+        for path, value in _leaves(tree, live)
+        if len(path) <= LEFT_STEPS and sum(map(len, path)) <= LEFT_PATH_LENGTH
+    )
+    fields = tuple(islice(found, LEFT_FIELDS))
+    return (Leftover(**key._asdict(), fields=fields, remedy=remedy),) if fields else ()
 
 
-def is_about_left(warning: str) -> bool:
-    """Whether a warning is one of `describe_left`."""
-    return MARK in warning
+def describe_left(left: Leftover) -> str:
+    """Return a warning about what is left on an object, as `path: value`."""
+    fields = some([_describe_field(each) for each in left.fields], _SHOWN)
+    return f"{key_of_left(left)}: not in the revision and set by nobody: {fields}; {left.remedy}"
 
 
-def object_in(warning: str, known: Iterable[ObjectKey]) -> ObjectKey | None:
-    """Return the object that a warning of `describe_left` is about; None if it is none of these."""
-    name, mark, _ = warning.partition(MARK)
-    return next((key for key in known if str(key) == name), None) if mark else None
+def key_of_left(left: Leftover) -> ObjectKey:
+    """Return the object on which something is left."""
+    return ObjectKey(left.group, left.kind, left.namespace, left.name)
 
 
-def still_left(warning: str, live: Mapping[str, Any]) -> str:
-    """Return a warning of `describe_left` without the fields that are gone, or that a manager owns now.
+def still_left(left: Leftover, live: Mapping[str, Any]) -> Leftover:
+    """Return what is left without the fields that are gone, have another value, or that a manager owns now.
 
     Args:
-        warning: that was told before.
+        left: what was left before.
         live: the object as it is now, with managedFields.
-
-    Returns: the warning; empty if nothing is left.
     """
-    name, mark, rest = warning.partition(MARK)
-    told, semicolon, remedy = rest.rpartition("; ")
-    # A value may have the separator in it: only what begins with a field of the object is another path.
-    roots = "|".join(map(re.escape, live))
-    fields = re.split(rf", (?=(?:{roots})(?!\w){_BELOW}(?:: |, | and \d+ more$|$))", told)
-    owned = owned_fields(entries_of(live))
-    kept = [each for each in fields if not (found := _FIELD.fullmatch(each)) or _is_as_told(found, live, owned)]
-    if len(kept) == len(fields):
-        return warning
-    return f"{name}{mark}{', '.join(kept)}{semicolon}{remedy}" if kept else ""
+    fields = tuple(each for each in left.fields if _is_as_told(each, live))
+    return left.model_copy(update={"fields": fields})
 
 
-def _is_as_told(told: re.Match[str], live: Mapping[str, Any], owned: Tree) -> bool:
-    """Whether an object has a field with the value that a warning names, and no manager owns it.
-
-    Args:
-        told: path and value.
-        live: the object.
-        owned: the fields of all managers.
-    """
-    value: Any = live
-    path, shown = told.groups()
-    tree: Tree | None = owned or None
-    for word, bracket in _STEP.findall(path):
-        try:
-            value, tree = _go_below(value, tree, word, bracket)
-        except ValueError:  # somebody has edited it
-            return False
-        if value is None or tree == {}:  # it is gone, or below a field that a manager owns as a whole
-            return False
-    return tree is None and shown in (None, _shown(value))
+def _is_as_told(told: LeftField, live: Mapping[str, Any]) -> bool:
+    tree: Tree = {}
+    for step in reversed(told.path):
+        tree = {step: tree}
+    return any(told.value in (None, _shown(value)) for _, value in _leaves(find_unowned(live, tree), live))
 
 
-def _go_below(value: Any, tree: Tree | None, word: str, bracket: str) -> tuple[Any, Tree | None]:
-    if isinstance(value, dict):
-        name = word or json.loads(bracket)
-        return value.get(name), (tree or {}).get(f"f:{name}")
-    keys = {key: json.loads(part) for key, part in _ITEM_KEY.findall(bracket)}
-    member = None if keys or not bracket else json.loads(bracket)
-    items = value if isinstance(value, list) else ()
-    found = next((item for item in items if item == member or (keys and _has_keys(item, keys))), None)
-    step, expected = ("k:", keys) if keys else ("v:", member)
-    trees = (child for name, child in (tree or {}).items() if name[:2] == step and json.loads(name[2:]) == expected)
-    return found, next(trees, None)
+def _leaves(tree: Tree, value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, child, _, below in walk(tree, value):
+        if child.keys() - {"."}:
+            yield from _leaves(child, below, (*path, name))
+        else:
+            yield (*path, name), below
 
 
-def _has_keys(item: Any, keys: Mapping[str, Any]) -> bool:
-    return isinstance(item, dict) and keys.items() <= item.items()
-
-
-def _described(tree: Tree, value: Any, path: str, *, conceals: bool) -> Iterator[str]:
-    for name, child in tree.items():
-        if name == ".":
-            continue
-        kind, _, rest = name.partition(":")
+def _describe_field(told: LeftField) -> str:
+    place = ""
+    for step in told.path:
+        kind, _, name = step.partition(":")
         if kind == "f":
-            below = mapping(value).get(rest)
-            place = path_below(path, f".{rest}" if path else rest) if rest.isidentifier() else f'{path}["{rest}"]'
-        elif kind == "k":
-            keys = json.loads(rest)
-            below = next((item for item in value if isinstance(item, dict) and keys.items() <= item.items()), None)
-            shown = ",".join(f"{each}={json.dumps(part)}" for each, part in keys.items())
-            place = path_below(path, f"[{shown}]")
+            below = f".{name}" if name.isidentifier() else f'["{name}"]'
         else:
-            below, place = json.loads(rest), path_below(path, f"[{rest}]")
-        if child and child.keys() != {"."}:
-            yield from _described(child, below, place, conceals=conceals)
-        else:
-            yield place if conceals or isinstance(below, dict) else f"{place}: {_shown(below)}"
+            keys = json.loads(name)
+            below = f"[{','.join(f'{each}={json.dumps(keys[each])}' for each in keys) if kind == 'k' else name}]"
+        place = path_below(place, below)
+    return f"{place.removeprefix('.')}{'' if told.value is None else f': {told.value}'}"
 
 
 def _shown(value: Any) -> str:
-    written = value if isinstance(value, str) else json.dumps(value)
+    written = visible(value if isinstance(value, str) else json.dumps(value))
     return written if len(written) <= _VALUE_CHARACTERS else f"{written[:_VALUE_CHARACTERS]}…"

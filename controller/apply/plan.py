@@ -15,6 +15,7 @@ from enum import Enum
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.policies import CrdUpgradeSafety
+from rukpak.api.v1alpha2.status import Leftover
 from rukpak.controller.apply import order
 from rukpak.controller.apply.drift import DriftedObject
 from rukpak.controller.apply.ledger import Ledger
@@ -167,8 +168,8 @@ class Outcome:
     """Whether it was refused because of what another object may have."""
     warnings: tuple[str, ...] = ()
     """From the API server."""
-    left: tuple[str, ...] = ()
-    """Warnings about what stays on the object although nobody sets it (leftovers.py)."""
+    left: tuple[Leftover, ...] = ()
+    """What stays on the object although nobody sets it (leftovers.py)."""
 
 
 def find_started(

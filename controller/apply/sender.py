@@ -16,6 +16,7 @@ from typing import Any
 from rukpak.api import names
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.status import Leftover
 from rukpak.controller.apply import leftovers, managed_fields
 from rukpak.controller.apply.crd_upgrade import inspect_upgrade
 from rukpak.controller.apply.drift import REPLICAS, DriftedObject, has_field, scales, united, without
@@ -96,7 +97,7 @@ class ApplyRequest:
     """Dropped objects that were deleted for it in this pass."""
     judged: int = 0
     """How often it was judged again in this pass, since it had changed meanwhile."""
-    left: tuple[str, ...] = ()
+    left: tuple[Leftover, ...] = ()
     """Warnings about what stays of the object that is adopted, since it cannot be changed."""
 
     @property
@@ -419,7 +420,7 @@ class Sender:
             return None
         part = refused_part(taken, [managed_fields.parse_field(each) for each in failure.fields])
         managed_fields.disclaim(request.client, request.path, request.manager, part)
-        left = _describe_left(request, live, part, "it cannot be changed: add it to the bundle")
+        left = _list_left(request, live, part, "it cannot be changed: add it to the bundle")
         found = self._reader.read((request.task.target.key, request.resource), request.options.user)
         return replace(request, task=self.decide(request.task, found, request.options), left=left)
 
@@ -631,7 +632,7 @@ class Sender:
 
     def _clear_up(
         self, request: ApplyRequest, prepared: Prepared, value: Mapping[str, Any]
-    ) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    ) -> tuple[Mapping[str, Any], tuple[Leftover, ...]]:
         """Remove what was set before, this revision lacks, and nobody owns, as when the type of a list has changed.
 
         Args:
@@ -639,10 +640,10 @@ class Sender:
             prepared: the object as it was applied.
             value: the object after the apply.
 
-        Returns: the object after that, and warnings about what the API server keeps.
+        Returns: the object after that, and what the API server keeps.
         """
         if prepared.before is None:
-            return value, _describe_kept(request, prepared, value)
+            return value, _list_kept(request, prepared, value)
         left = leftovers.find_left(value, prepared.before, prepared.body)
         made = prepared.probe.made if left else None
         kept, rest = leftovers.split_retained(_differing(left, value, made), request.task.target.key)
@@ -658,8 +659,8 @@ class Sender:
             except ApiError:
                 with suppress(ApiError):
                     managed_fields.disclaim(request.client, request.path, request.manager, rest)
-        told = _describe_left(request, value, kept, leftovers.KEPT)
-        return value, (*told, *_describe_left(request, value, rest, "remove it"))
+        told = _list_left(request, value, kept, leftovers.KEPT)
+        return value, (*told, *_list_left(request, value, rest, "remove it"))
 
     def _send_apply(
         self, request: ApplyRequest, body: Mapping[str, Any], *, force: bool, whole: bool = False
@@ -685,17 +686,17 @@ def _differing(fields: Tree, value: Mapping[str, Any], made: Mapping[str, Any] |
     return fields if made is None else differing(fields, value, made)
 
 
-def _describe_kept(request: ApplyRequest, prepared: Prepared, value: Mapping[str, Any]) -> tuple[str, ...]:
+def _list_kept(request: ApplyRequest, prepared: Prepared, value: Mapping[str, Any]) -> tuple[Leftover, ...]:
     left = leftovers.find_unowned(value, prepared.inherited) if prepared.inherited else {}
     if not left:
         return ()
     kept = leftovers.find_kept(left, value, prepared.probe.made, request.task.target.key)
-    return _describe_left(request, value, kept, leftovers.KEPT)
+    return _list_left(request, value, kept, leftovers.KEPT)
 
 
-def _describe_left(request: ApplyRequest, value: Mapping[str, Any], left: Tree, remedy: str) -> tuple[str, ...]:
+def _list_left(request: ApplyRequest, value: Mapping[str, Any], left: Tree, remedy: str) -> tuple[Leftover, ...]:
     conceals = request.options.conceals
-    return leftovers.describe_left(request.task.target.key, value, left, remedy, conceals=conceals)
+    return leftovers.list_left(request.task.target.key, value, left, remedy, conceals=conceals)
 
 
 def _take_over_sender(request: ApplyRequest, failure: ApplyFailure) -> ApplyRequest | None:

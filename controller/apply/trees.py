@@ -28,7 +28,7 @@ def united_trees(left: Tree, right: Tree) -> Tree:
 def inside(tree: Tree, value: Any) -> Tree:
     """Return the part of a tree that a value has."""
     found: dict[str, Any] = {}
-    for name, child, has, below in _walk(tree, value):
+    for name, child, has, below in walk(tree, value):
         kept = inside(child, below) if has else {}
         if has and (kept or not child.keys() - {"."}):
             found[name] = kept or child
@@ -39,7 +39,7 @@ def inside(tree: Tree, value: Any) -> Tree:
 def outside(tree: Tree, value: Any) -> Tree:
     """Return the part of a tree that a value does not have."""
     found: dict[str, Any] = {}
-    for name, child, has, below in _walk(tree, value):
+    for name, child, has, below in walk(tree, value):
         if not has:
             found[name] = child
         elif child and (rest := outside(child, below)):
@@ -49,9 +49,9 @@ def outside(tree: Tree, value: Any) -> Tree:
 
 def differing(tree: Tree, value: Any, other: Any) -> Tree:
     """Return the part of a tree that a value has, and another one lacks or has otherwise."""
-    theirs = {name: below for name, _, has, below in _walk(tree, other) if has}
+    theirs = {name: below for name, _, has, below in walk(tree, other) if has}
     found: dict[str, Any] = {}
-    for name, child, has, below in _walk(tree, value):
+    for name, child, has, below in walk(tree, value):
         if not has or (name in theirs and theirs[name] == below):
             continue
         if name in theirs and child.keys() - {"."}:
@@ -145,7 +145,8 @@ def part_at(tree: Tree, path: Sequence[str]) -> Tree:
     return found
 
 
-def _walk(tree: Tree, value: Any) -> Iterator[tuple[str, Tree, bool, Any]]:
+def walk(tree: Tree, value: Any) -> Iterator[tuple[str, Tree, bool, Any]]:
+    """Yield the steps of a tree, what is below each, and whether a value has it, and what the value has there."""
     if isinstance(value, dict):
         for name, child in tree.items():
             if name.startswith("f:"):

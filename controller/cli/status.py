@@ -363,15 +363,14 @@ def _strays(deployment: BundleDeployment) -> Iterator[str]:
 
 
 def _resume(deployment: BundleDeployment) -> Iterator[str]:
-    status, drifted = deployment.status, deployment.status.condition("Drifted")
-    drifted = None if drifted and drifted.reason == Reason.STRAYS else drifted
+    status, drifted = deployment.status, deployment.status.objects.drifted
     is_same = status.revision == status.installed_revision
     handed_over = status.objects.handed_over if is_same and not deployment.spec.take_over else 0
     yield "Resuming would:"
     if not is_same:
         yield f"  install revision {status.revision}"
     if drifted:
-        yield f"  repair modified objects: {drifted.message.partition(': ')[0]}"
+        yield f"  repair modified objects: {drifted}"
     if handed_over:
         what, it = (f"{handed_over} objects that were", "these") if handed_over > 1 else ("an object that was", "it")
         remedy = f"remove {it} there, or delete this BundleDeployment"

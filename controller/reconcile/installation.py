@@ -13,10 +13,12 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from types import MappingProxyType
 
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import ConditionType, Reason, Retry
+from rukpak.api.v1alpha2.status import Leftover
 from rukpak.api.v1alpha2.types import HistoryEntry, Wave
 from rukpak.controller.apply import leftovers
 from rukpak.controller.apply.execute import Survey
@@ -283,6 +285,7 @@ def finish(work: Work, outcomes: list[Outcome]) -> Report:
         # No event reports that something is left to delete: managedState stays empty until it is gone.
         managed_state=_settle(work, kinds, observed) if is_over else "" if is_left else None,
         skipped_kinds=options.wanted.skipped_kinds,
+        leftovers=review_leftovers(context, outcomes),
         warnings=_warnings(work, outcomes),
         started_jobs=find_started(options, outcomes, observed),
     )
@@ -347,10 +350,7 @@ def _warnings(work: Work, outcomes: Iterable[Outcome]) -> tuple[str, ...] | None
     told = set(work.context.status.warnings)
     unmatched = {each for each in work.warnings if UNMATCHED in each}
     is_new = not set(lacking) <= told or unmatched != {each for each in told if UNMATCHED in each}
-    outcomes = list(outcomes)
-    left = review_leftovers(work.context, outcomes)
-    found = collect_warnings(outcomes, [*ours, *left], is_due=is_empty or is_new)
-    return with_leftovers(work.context.status.warnings, left) if found is None else found
+    return collect_warnings(outcomes, ours, is_due=is_empty or is_new)
 
 
 def _settle(work: Work, kinds: Collection[GroupVersionKind], observed: Mapping[ObjectKey, Record]) -> str:
@@ -537,55 +537,50 @@ def collect_warnings(
     sent = [outcome for outcome in outcomes if outcome.tried]
     if not (sent or is_due):
         return None
-    return tuple(dict.fromkeys([*ours, *(text for outcome in sent for text in (*outcome.warnings, *outcome.left))]))
+    return tuple(dict.fromkeys([*ours, *(text for outcome in sent for text in outcome.warnings)]))
 
 
-def review_leftovers(context: Context, outcomes: Iterable[Outcome] = ()) -> list[str]:
-    """Return the known warnings about what is left on objects that still hold; the watches tell of the next changes.
+def review_leftovers(context: Context, outcomes: Iterable[Outcome]) -> tuple[Leftover, ...]:
+    """Return what is left on objects: what status has, as far as it still holds, and what was just found.
 
-    Objects are read if they have changed since, or this process has not read them.
+    Objects are read if they have changed since, or this process has not read them; watches tell of the next changes.
 
     Args:
         context: of the pass.
-        outcomes: of the pass, whose own warnings replace those about the same object; one that was made again has none.
+        outcomes: of the pass. What they tell replaces what was known of an object; one that was made again has none.
     """
-    watches, looked_at = context.services.watches, context.memory.ledger.looked_at
-    known = [text for text in context.status.warnings if leftovers.is_about_left(text)]
+    objects, looked_at, known = (
+        context.services.watches.objects,
+        context.memory.ledger.looked_at,
+        context.status.leftovers,
+    )
     outcomes = list(outcomes)
-    told = {o.task.target.key for o in outcomes if o.left}
+    found = {outcome.task.target.key: outcome.left for outcome in outcomes if outcome.left}
     made = {o.task.target.key for o in outcomes if o.tried and not o.error and o.task.action is Action.CREATE}
-    observed = watches.objects.of(context.name) if known or told else {}
-    kinds = context.recorded_kinds if known else ()
-    unseen = tuple(f"{kind.kind} " for kind in kinds if watches.objects.is_forbidden(kind.group, kind.kind))
-    still: dict[ObjectKey, list[str]] = {key: [] for key in told if key in observed}
-    kept: list[str] = []
-    for text in known:
-        key = leftovers.object_in(text, observed)
-        if key is None and text.startswith(unseen):
-            kept.append(text)
-        elif key is not None and key not in told | made and (left := _still_left(context, observed[key], text)):
+    observed = objects.of(context.name) if known or found else {}
+    still: dict[ObjectKey, list[Leftover]] = {}
+    for each in known:
+        key = leftovers.key_of_left(each)
+        if key in found or key in made:
+            continue
+        left = _still_left(context, observed[key], each) if key in observed else each
+        if left.fields and (key in observed or objects.is_forbidden(key.group, key.kind)):
             still.setdefault(key, []).append(left)
-    for key in looked_at.keys() - still.keys():
-        del looked_at[key]
-    looked_at.update({key: observed[key].resource_version for key in still})
-    watches.objects.heed(context.name, frozenset(still))
-    return [*kept, *(text for texts in still.values() for text in texts)]
+    seen = {key: observed[key].resource_version for key in (*still, *found) if key in observed}
+    looked_at.clear()
+    looked_at.update(seen)
+    objects.heed(context.name, frozenset(seen))
+    return (*chain.from_iterable(still.values()), *chain.from_iterable(found.values()))
 
 
-def with_leftovers(told: Sequence[str], left: Sequence[str]) -> tuple[str, ...] | None:
-    """Return the warnings told before with what is left now; None if that is what was told."""
-    rest = tuple(each for each in told if not leftovers.is_about_left(each))
-    return None if set(told) == {*rest, *left} else (*rest, *left)
-
-
-def _still_left(context: Context, record: Record, warning: str) -> str:
+def _still_left(context: Context, record: Record, left: Leftover) -> Leftover:
     if context.memory.ledger.looked_at.get(record.key) == record.resource_version:
-        return warning
+        return left
     kind = next((each for each in context.recorded_kinds if (each.group, each.kind) == record.key[:2]), None)
     resource = context.services.discovery.resource(kind) if kind else None
     user = context.account.user if context.account else None
     live = context.services.objects.applier.reader.read_whole((record.key, resource), user) if resource else None
-    return leftovers.still_left(warning, live) if live else warning
+    return leftovers.still_left(left, live) if live else left
 
 
 def warnings_on_revision(found: Iterable[str], wanted: TargetSet) -> tuple[str, ...]:

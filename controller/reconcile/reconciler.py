@@ -42,7 +42,6 @@ from rukpak.controller.reconcile.installation import (
     review_leftovers,
     warnings_on_cluster,
     watch_contested,
-    with_leftovers,
 )
 from rukpak.controller.reconcile.inventory import had_any, kept_terms, look_for_strays, notes_on_strays
 from rukpak.controller.reconcile.memory import Memories
@@ -53,7 +52,7 @@ from rukpak.controller.revisions.polling import is_polled
 from rukpak.controller.revisions.source_access import watch_secrets
 from rukpak.controller.revisions.store import CrowdedError
 from rukpak.controller.status.history import begin_rollback, seconds_to_rollback
-from rukpak.controller.status.notes import describe_failing, names_failing, notes_on_repairs
+from rukpak.controller.status.notes import notes_on_repairs
 from rukpak.controller.status.report import Report, short
 from rukpak.controller.status.summary import skipped_kinds
 from rukpak.controller.telemetry import InternalError, keep_first
@@ -294,20 +293,18 @@ def _times(context: Context, report: Report) -> Iterator[tuple[float | None, str
 
 
 def _complete(context: Context, report: Report) -> Report:
-    """Add warnings about API groups that fail discovery to those of an apply; drop those that are over.
+    """Add to an apply which API groups fail discovery, and drop those that do no more.
 
-    A group that starts to fail later adds none: it changes nothing about what is installed.
+    A group that starts to fail later is not added: it changes nothing about what is installed.
 
     Raises: ApiError if all of discovery fails.
     """
-    known = context.status.warnings if report.warnings is None else report.warnings
-    if report.warnings is None and not any(map(names_failing, known)):
+    known = context.status.failing_groups
+    if report.warnings is None and not known:
         return report
-    failing = describe_failing(context.services.discovery.failed_groups())
-    kept = [text for text in known if text in failing or not names_failing(text)]
-    if report.warnings is not None:
-        kept = list(dict.fromkeys([*failing, *kept]))
-    return replace(report, warnings=tuple(kept))
+    failing = context.services.discovery.failed_groups()
+    found = failing.intersection(known) if report.warnings is None else failing
+    return replace(report, failing_groups=tuple(sorted(found)))
 
 
 def _publish(context: Context, report: Report) -> Context:
@@ -374,8 +371,7 @@ def _shows_failure(context: Context) -> bool:
 def _awaits_change(context: Context, report: Report) -> bool:
     is_awaited = any(outcome.task.action is Action.AWAIT for outcome in report.outcomes)
     is_failure = any(waits_for_cluster(error.reason) for error in report.errors)
-    names_failures = any(map(names_failing, report.warnings or ()))
-    return is_awaited or is_failure or bool(skipped_kinds(context.deployment, report)) or names_failures
+    return is_awaited or is_failure or bool(skipped_kinds(context.deployment, report) or report.failing_groups)
 
 
 def _report_settled(context: Context) -> Report | None:
@@ -408,6 +404,7 @@ def _report_settled(context: Context) -> Report | None:
         strays=tuple(sorted(memory.strays.keys)),
         progress=assess_installed(context),
         managed_state=memory.ledger.managed_state if outcomes and not memory.ledger.drifted(look) else None,
+        leftovers=review_leftovers(context, outcomes),
         warnings=_warnings_after_repairs(context, outcomes),
     )
 
@@ -481,10 +478,9 @@ def _repair_drifted(
 
 
 def _warnings_after_repairs(context: Context, outcomes: Iterable[Outcome]) -> tuple[str, ...] | None:
-    """Return the warnings after repairs; None if nothing was sent, and none is over."""
+    """Return the warnings after repairs; None if nothing was sent."""
     installed, outcomes = find_installed(context), list(outcomes)
-    left = review_leftovers(context, outcomes)
     if installed is None or not outcomes:
-        return with_leftovers(context.status.warnings, left)
+        return None
     on_cluster = warnings_on_cluster(context, installed.targets.rest, context.recorded_kinds)
-    return collect_warnings(outcomes, [*installed.warnings, *on_cluster, *left])
+    return collect_warnings(outcomes, [*installed.warnings, *on_cluster])

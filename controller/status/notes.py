@@ -23,7 +23,6 @@ from rukpak.controller.observe.records import ObjectKey
 from rukpak.controller.status.report import FAILED, describe_changes, list_drifted, list_some, short, what_strays_are
 
 NAMED = 10
-_FAILING = "discovery failed; repair or delete its APIService"
 # Normal steps of an installation, an upgrade or a deletion, and decisions.
 _EXPECTED = (
     *DECISIONS,
@@ -191,16 +190,6 @@ def note_on_hooks(keys: Iterable[ObjectKey]) -> Note:
     return Note(type="Warning", reason="HookLeft", action="Install", text=f"{text}; delete it if it must not run")
 
 
-def describe_failing(groups: Iterable[str]) -> list[str]:
-    """Return a warning for each API group that fails discovery."""
-    return [f"API group {quote(group)}: {_FAILING}" for group in sorted(groups)]
-
-
-def names_failing(warning: str) -> bool:
-    """Whether a warning is one of `describe_failing`."""
-    return warning.endswith(_FAILING)
-
-
 def describe_unseen(kinds: Iterable[GroupVersionKind]) -> list[str]:
     """Return a warning for each kind whose objects are applied but not watched."""
     return [
@@ -247,9 +236,8 @@ def _note_on_pause(before: Status, after: Status) -> list[Note]:
     if was and not now:
         text = "no object was modified while paused"
         if drift := _drift_in(before):
-            repaired = f"{drift.message.rpartition(': ')[0]}: modified while paused; repairing"
             remaining = _drift_in(after)
-            text = remaining.message if remaining else repaired
+            text = remaining.message if remaining else f"repairing what has drifted: {drift.message}"
         return [Note(type="Normal", reason="Resumed", action="Resume", text=text)]
     return []
 

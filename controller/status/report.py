@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rukpak.api import names
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.api.v1alpha2.status import Changes, HistoryEntry, LookedUp, Wave
+from rukpak.api.v1alpha2.status import Changes, HistoryEntry, Leftover, LookedUp, Wave
 from rukpak.api.v1alpha2.types import Pending, Rollback, SourcePin
 
 if TYPE_CHECKING:  # slow to import, and verbs only describe what status has
@@ -139,8 +139,12 @@ class Report:
     """Kinds of optional objects, which the cluster does not serve; None: unchanged."""
     started_jobs: tuple[str, ...] | None = None
     """Jobs of the wanted revision, as `Target.started_as` says; None: unchanged."""
+    failing_groups: tuple[str, ...] | None = None
+    """API groups that fail discovery; None: unchanged."""
+    leftovers: tuple[Leftover, ...] | None = None
+    """None: unchanged."""
     warnings: tuple[str, ...] | None = None
-    """None: unchanged, since nothing was sent."""
+    """All but those about failing groups and leftovers. None: unchanged, since nothing was sent."""
 
     @property
     def is_renewed(self) -> bool:

@@ -9,7 +9,7 @@ Not here: the history (history.py), Events (notes.py), and writing (writer.py).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -20,6 +20,8 @@ from rukpak.api.v1alpha2.conditions import DECISIONS, UNPACKED_REASONS, Conditio
 from rukpak.api.v1alpha2.status import (
     CONDITION_MESSAGE_LENGTH,
     DISPLAY_LENGTH,
+    FAILING_ITEMS,
+    LEFT_ITEMS,
     NAME_LENGTH,
     NOT_READY_ITEMS,
     NOT_READY_LENGTH,
@@ -46,6 +48,7 @@ from rukpak.api.v1alpha2.types import (
     Stray,
 )
 from rukpak.controller.apply.crd_upgrade import is_about_upgrade
+from rukpak.controller.apply.leftovers import describe_left
 from rukpak.controller.apply.order import describe_awaited
 from rukpak.controller.apply.ownership import Disposal, RemovalCause, dispose
 from rukpak.controller.content.digests import digest_of_json
@@ -97,6 +100,8 @@ def _after_report(deployment: BundleDeployment, report: Report, now: datetime) -
         "managed_kinds": report.managed_kinds,
         "skipped_kinds": report.skipped_kinds,
         "started_jobs": report.started_jobs and report.started_jobs[:STARTED_ITEMS],
+        "failing_groups": report.failing_groups and report.failing_groups[:FAILING_ITEMS],
+        "leftovers": report.leftovers and report.leftovers[:LEFT_ITEMS],
         "strays": None if report.strays is None else _list_strays(report.strays),
     }
     status = deployment.status.model_copy(update={name: value for name, value in changed.items() if value is not None})
@@ -126,7 +131,7 @@ def _after_report(deployment: BundleDeployment, report: Report, now: datetime) -
             "display": _display(wanted, counts, installed_sources or _available(report, status)),
             "not_ready": _not_ready(health, status.managed_kinds) if health else status.not_ready,
             "not_ready_truncated": health.truncated if health else status.not_ready_truncated,
-            "warnings": _lasting(deployment, report, now) if report.warnings is None else _warnings(report.warnings),
+            "warnings": _warnings(deployment, report, status, now),
         }
     )
     return after.model_copy(update={"history": record(deployment, report, after, now)})
@@ -200,8 +205,20 @@ def _lasting(deployment: BundleDeployment, report: Report, now: datetime) -> tup
     return tuple(text for text in status.warnings if not is_about_upgrade(text))
 
 
-def _warnings(texts: Iterable[str]) -> tuple[str, ...]:
-    return tuple(visible(text)[:WARNING_LENGTH] for text in islice(texts, WARNING_ITEMS))
+def _warnings(deployment: BundleDeployment, report: Report, after: Status, now: datetime) -> tuple[str, ...]:
+    before, derived = (list(_derived_warnings(status)) for status in (deployment.status, after))
+    found = _lasting(deployment, report, now) if report.warnings is None else map(_shown, report.warnings)
+    return tuple(dict.fromkeys([*(text for text in found if text not in before), *derived]))[:WARNING_ITEMS]
+
+
+def _derived_warnings(status: Status) -> Iterator[str]:
+    for group in status.failing_groups:
+        yield _shown(f"API group {quote(group)}: discovery failed; repair or delete its APIService")
+    yield from (_shown(describe_left(left)) for left in status.leftovers)
+
+
+def _shown(text: str) -> str:
+    return visible(text)[:WARNING_LENGTH]
 
 
 # The most severe failure is shown: one that needs a person before one that clears automatically.

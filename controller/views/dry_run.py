@@ -206,7 +206,7 @@ class DryRun:
         self._owner = owner_of(self._deployment)
         self._manager = names.field_manager(self._owner.name)
         self._live: dict[ObjectKey, Manifest] = {}
-        self._problems: list[str] = [text for text in self._deployment.status.warnings if leftovers.is_about_left(text)]
+        self._problems: list[str] = [leftovers.describe_left(each) for each in self._deployment.status.leftovers]
         before = make_targets(installed, self._owner, discovery.is_namespaced) if installed else None
         self._reduced = find_reduced(before, self._targets) if before else {}
         self._options = self._make_options()
@@ -423,7 +423,8 @@ class DryRun:
             retained = leftovers.split_retained(left, target.key)[0]
             kept = united_trees(kept, united_trees(retained, common_tree(left, ours)))
             after = pruned(after, without_tree(left, kept))
-        self._problems += leftovers.describe_left(target.key, after, kept, leftovers.KEPT, conceals=False)
+        left_here = leftovers.list_left(target.key, after, kept, leftovers.KEPT, conceals=False)
+        self._problems += map(leftovers.describe_left, left_here)
         return _difference(target, Change.CHANGED, live, after)
 
     def _takes_fields(self, target: Target, live: Manifest) -> bool:

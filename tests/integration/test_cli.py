@@ -129,7 +129,7 @@ def test_status_shows_sources_drift_and_what_a_resume_reverts(world: World, rukp
     shown = rukpak("status", deployed.name).stdout
     assert status["sources"][0]["digest"] in shown
     assert "1 drifted" in shown
-    assert f"repair modified objects: ConfigMap {deployed.namespace}/a" in shown
+    assert "repair modified objects: 1" in shown
     table = rukpak("status").stdout.splitlines()
     assert table[0].split()[:4] == ["NAME", "FORMAT", "PAUSED", "READY"]
     assert next(line for line in table if line.startswith(deployed.name)).split()[2] == "true"

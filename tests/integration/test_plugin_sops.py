@@ -173,7 +173,7 @@ def test_a_file_for_another_key_is_refused_only_where_it_is_read(world: World, e
 
     refused = deployed.wait_for("Installed", "False", "InvalidConfig", saying="none of its keys opens it")["message"]
     assert "spec.config.valuesFiles[1]" in refused
-    assert '"other.yaml" is encrypted for age' in refused
+    assert '"other.yaml": is encrypted for age' in refused
 
 
 def test_a_changed_key_is_used_at_once_and_a_missing_one_waited_for(world: World, encrypt: Encrypt) -> None:

@@ -283,11 +283,11 @@ class _Sops:
         """
         if needed.clouds and not needed.recipients:
             problem = f"encrypted for {needed.describe()} only; {_NO_NETWORK}"
-            raise BundleError(Reason.NOT_SUPPORTED, f"{place}: {problem}; encrypt it for a key of age or PGP, too")
+            raise BundleError(Reason.NOT_SUPPORTED, f"{problem}; encrypt it for a key of age or PGP, too", place=place)
         left = self.deadline - time.monotonic()
         if left <= 0:
             problem = f"decrypting takes more than {self.means.seconds:g} s"
-            raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{place}: {problem}; encrypt fewer files")
+            raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; encrypt fewer files", place=place)
         # Without --config, it searches for .sops.yaml in all parent folders.
         command = [
             str(self.program),
@@ -309,13 +309,13 @@ class _Sops:
     def _explain(self, result: ProgramResult, form: str, place: str, needed: _Needed) -> BundleError:
         if result.status < 0 or result.status == _GO_RUNTIME:
             problem = f"sops needs more than {self.means.memory_bytes // MEBIBYTE} MiB of memory, or has crashed"
-            return BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{place}: {problem}; split the file")
+            return BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; split the file", place=place)
         if result.status in _CHANGED:
             problem = "changed after it was encrypted: the checksum (MAC) or a value does not match"
-            return BundleError(Reason.INVALID_BUNDLE, f"{place}: {problem}; change it with sops and push it again")
+            return BundleError(Reason.INVALID_BUNDLE, f"{problem}; change it with sops and push it again", place=place)
         if result.status != _NO_KEY:
             problem = f"sops cannot read it as {form}"
-            return BundleError(Reason.INVALID_BUNDLE, f"{place}: {problem}; encrypt it again")
+            return BundleError(Reason.INVALID_BUNDLE, f"{problem}; encrypt it again", place=place)
         said = " ".join(result.stderr.replace("|", "").split())
         if _ASKS_AGENT in said:
             problem, remedy = "a PGP key has a passphrase", "export it without"
@@ -326,7 +326,8 @@ class _Sops:
         unused = f" ({_NO_NETWORK})" if needed.clouds else ""
         return BundleError(
             Reason.INVALID_CONFIG,
-            f"{self.secret}: {problem}: {place} is encrypted for {needed.describe()}{unused}; {remedy}",
+            f"is encrypted for {needed.describe()}{unused}; {self.secret}: {problem}; {remedy}",
+            place=place,
         )
 
 
@@ -555,9 +556,10 @@ def _decrypt_object(
     try:
         text = sops.decrypt(json.dumps(item).encode(), "json", place, _Needed.of(item["sops"]))
     except BundleError as error:
-        files = [path for path, why in unprepared.items() if why.problem.replace(quote(path), place) == error.message]
-        where = f"{', '.join(map(quote, files[:_SHOWN]))}: {place}" if files else place
-        raise BundleError(error.reason, error.message.replace(place, where)) from None
+        files = [path for path, why in unprepared.items() if why.problem == error.at(quote(path)).message]
+        if files:
+            raise error.at(f"{', '.join(map(quote, files[:_SHOWN]))}: {place}") from None
+        raise
     decrypted = next(read_documents(text, place, budget=budget)).value
     return decrypted, list(_find_secrets(item, decrypted))
 

@@ -7,16 +7,18 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pytest
+from pydantic import ValidationError
 
+from rukpak.api.v1alpha2.status import LEFT_FIELDS, LeftField, Leftover
 from rukpak.controller.apply.leftovers import (
     LAST_APPLIED,
     describe_left,
     drops,
     empties,
     find_left,
-    is_about_left,
     is_converted,
-    object_in,
+    key_of_left,
+    list_left,
     split_retained,
     still_left,
     taken_fields,
@@ -196,18 +198,17 @@ def test_of_an_object_of_which_nothing_is_known_each_empty_map_and_list_counts(
     assert empties(True, after) is found
 
 
-def test_a_warning_names_field_and_value_and_ends_when_the_bundle_sets_it() -> None:
+def test_a_warning_names_field_and_value_when_the_bundle_sets_it() -> None:
     ports = {'k:{"port":80,"protocol":"TCP"}': {"f:nodePort": LEAF}}
     kept, rest = split_retained({"f:spec": {"f:clusterIP": LEAF, "f:ports": ports, "f:other": LEAF}}, KEY)
     assert rest == {"f:spec": {"f:other": LEAF}}
     spec = {"clusterIP": "None", "ports": [{"port": 80, "protocol": "TCP", "nodePort": 30000}]}
-    [warning] = describe_left(KEY, {"spec": spec}, kept, "remove it", conceals=False)
-    assert "spec.clusterIP: None" in warning
-    assert "nodePort: 30000" in warning
-    assert is_about_left(warning)
-    assert (object_in(warning, [KEY]), object_in(warning, []), object_in("another", [KEY])) == (KEY, None, None)
-    [hidden] = describe_left(KEY, {"spec": spec}, kept, "remove it", conceals=True)
-    assert "30000" not in hidden
+    [left] = list_left(KEY, {"spec": spec}, kept, "remove it", conceals=False)
+    assert key_of_left(left) == KEY
+    assert "spec.clusterIP: None" in describe_left(left)
+    assert "nodePort: 30000" in describe_left(left)
+    [hidden] = list_left(KEY, {"spec": spec}, kept, "remove it", conceals=True)
+    assert "30000" not in str(hidden)
 
 
 class Still(NamedTuple):
@@ -252,9 +253,26 @@ STILL = [
 
 @pytest.mark.parametrize("case", STILL, ids=attrgetter("name"))
 def test_what_of_a_warning_still_holds(case: Still) -> None:
-    [warning] = describe_left(KEY, {"spec": SPEC}, {"f:spec": LEFTOVERS}, "remove it", conceals=False)
-    head = warning.partition("spec.")[0]
-    assert warning == f"{head}{ALL}; remove it"
+    [left] = list_left(KEY, {"spec": SPEC}, {"f:spec": LEFTOVERS}, "remove it", conceals=False)
+    head = describe_left(left).partition("spec.")[0]
+    assert describe_left(left) == f"{head}{ALL}; remove it"
     entry = {"manager": "x", "operation": "Update", "fieldsV1": {"f:spec": case.owned} if case.owned else {}}
-    found = still_left(warning, {"metadata": {"managedFields": [entry]}, "spec": case.spec})
-    assert found == (f"{head}{case.says}; remove it" if case.says else "")
+    found = still_left(left, {"metadata": {"managedFields": [entry]}, "spec": case.spec})
+    assert (describe_left(found) if found.fields else "") == (f"{head}{case.says}; remove it" if case.says else "")
+
+
+def test_a_path_that_is_too_long_for_status_is_left_out() -> None:
+    data = {"a": "1", "b" * 600: "2"}
+    tree = {"f:data": {f"f:{name}": LEAF for name in data}}
+    [left] = list_left(KEY, {"data": data}, tree, "remove it", conceals=False)
+    assert [each.path for each in left.fields] == [("f:data", "f:a")]
+    many = {f"f:{number}": LEAF for number in range(100)}
+    [left] = list_left(KEY, {"data": {name[2:]: name for name in many}}, {"f:data": many}, "remove it", conceals=False)
+    assert len(left.fields) == LEFT_FIELDS
+    assert Leftover.model_validate(left.model_dump()) == left
+
+
+@pytest.mark.parametrize("step", ["x:a", "k:1", 'v:{"a":1}', "k:", "v:x"])
+def test_a_step_that_somebody_has_edited_is_not_read(step: str) -> None:
+    with pytest.raises(ValidationError):
+        LeftField(path=(step,))

@@ -82,10 +82,7 @@ def test_pausing_and_resuming_are_told_with_what_is_put_right() -> None:
     ]
     for drifted, text in (
         ((), "no object was modified while paused"),
-        (
-            (CHANGED,),
-            f"{CHANGED}: modified while paused; repairing",
-        ),
+        ((CHANGED,), f"repairing what has drifted: {CHANGED}: modified; will be repaired when spec.paused is false"),
     ):
         rested = after(replace(PAUSED, drifted=drifted), paused, NOW)
         resumed = summarize(
