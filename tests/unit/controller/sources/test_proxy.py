@@ -526,3 +526,6 @@ def answer_all(listener: socket.socket, answer: bytes) -> None:
             with peer:
                 peer.recv(65536)
                 peer.sendall(answer)
+                peer.shutdown(socket.SHUT_WR)
+                while peer.recv(65536):  # who closes with unread bytes resets the connection
+                    pass
