@@ -89,25 +89,35 @@ def read_proxies(environment: Mapping[str, str]) -> Proxies:
 
     Raises: ValueError for a URL that is not one of an http proxy; it names the variable, and not its value.
     """
-    https, http, direct = (_value(environment, name) for name in VARIABLES)
+    direct = map(_ascii, _SEPARATOR.split(_value(environment, NO_PROXY)))
     return Proxies(
-        https=_parse(HTTPS_PROXY, https) if https else None,
-        http=_parse(HTTP_PROXY, http) if http else None,
-        direct=tuple(filter(None, map(_ascii, _SEPARATOR.split(direct)))),
+        https=_read(environment, HTTPS_PROXY), http=_read(environment, HTTP_PROXY), direct=tuple(filter(None, direct))
     )
+
+
+def _read(environment: Mapping[str, str], name: str) -> Proxy | None:
+    text = _value(environment, name)
+    try:
+        return parse_proxy(text) if text else None
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
 
 
 def _value(environment: Mapping[str, str], name: str) -> str:
     return (environment.get(name.lower()) or environment.get(name) or "").strip()
 
 
-def _parse(variable: str, text: str) -> Proxy:
+def parse_proxy(text: str) -> Proxy:
+    """Return the proxy that a URL names.
+
+    Raises: ValueError if it is not the URL of an http proxy; it does not name the URL.
+    """
     scheme = _SCHEME.match(text)
     if scheme and scheme[1].lower() != "http":
         problem = f'a proxy of type "{scheme[1].lower()}" is not supported'
-        raise ValueError(f"{variable}: {problem}; use an http proxy, like http://proxy.example.com:3128")
+        raise ValueError(f"{problem}; use an http proxy, like http://proxy.example.com:3128")
     remedy = "like http://proxy.example.com:3128; encode special characters of user and password as %XX"
-    invalid = ValueError(f"{variable}: is not the URL of a proxy {remedy}")
+    invalid = ValueError(f"is not the URL of a proxy {remedy}")
     try:
         parts = urlsplit(text if scheme else f"http://{text}")
         host, port = parts.hostname or "", parts.port

@@ -72,7 +72,7 @@ def _run(words: Sequence[str]) -> int:
             return _run([verb, "--help"])
         case ["--version"]:
             return _run(["version", "--client"])
-        case ["__complete", *line]:
+        case ["__complete", *line]:  # help does not list it; cobra calls it the same
             return _complete(line)
         case [verb, *arguments] if verb in VERBS:
             return _run_verb(verb, make_parser(verb).read(arguments))

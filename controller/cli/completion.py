@@ -15,8 +15,6 @@ from rukpak.controller.cli.parser import Parser
 from rukpak.controller.cli.verbs import VERBS, make_parser
 
 HELP = "help"
-ANSWER = "__complete"
-"""The verb that answers, which help does not list; cobra calls it the same."""
 _NAME = "NAME"
 """How arguments are shown that are names of BundleDeployments."""
 _BASH = """\
@@ -208,14 +206,6 @@ def list_flags(verb: str) -> list[Flag]:
     """
     parser = make_parser(verb)
     return [flag for action in parser.actions() for flag in _flags_of(parser, action)]
-
-
-def takes_names(verb: str) -> bool:
-    """Return whether the arguments of a verb are names of BundleDeployments.
-
-    Raises: KeyError if there is no such verb.
-    """
-    return any(action.metavar == _NAME and not action.option_strings for action in make_parser(verb).actions())
 
 
 def _flags_of(parser: Parser, action: argparse.Action) -> Iterator[Flag]:

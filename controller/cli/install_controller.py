@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from rukpak.api import names
-from rukpak.api.proxies import HTTPS_PROXY, NO_PROXY, read_proxies
+from rukpak.api.proxies import HTTPS_PROXY, NO_PROXY, parse_proxy
 from rukpak.controller.apply.order import position_of
 from rukpak.controller.cli.command import confirm, connect, tell
 from rukpak.controller.cli.deployments import read_holder, read_if_exists, wait_while
@@ -111,11 +111,11 @@ def add_proxy(manifests: Sequence[Manifest], options: argparse.Namespace) -> lis
     """
     if not options.https_proxy:
         return [*manifests]
-    values = {HTTPS_PROXY: options.https_proxy, NO_PROXY: options.no_proxy}
     try:
-        read_proxies(values)
+        parse_proxy(options.https_proxy)
     except ValueError as error:
-        raise MisuseError(f"--https-proxy: {str(error).partition(': ')[2]}") from None
+        raise MisuseError(f"--https-proxy: {error}") from None
+    values = {HTTPS_PROXY: options.https_proxy, NO_PROXY: options.no_proxy}
     secret: Manifest = {
         "apiVersion": "v1",
         "kind": "Secret",

@@ -233,7 +233,7 @@ class Explainer:
             return answer, ends
         events = self._list_events(key.namespace, text(silent, "metadata", "uid"))
         verdict = explain_by_events(answer, silent, events)
-        return verdict, explain_ends(ends, verdict)
+        return verdict, explain_ends(ends, answer, verdict)
 
     def _list_pods(self, record: Record) -> list[dict[str, Any]]:
         try:

@@ -299,7 +299,7 @@ def _unknown(grant: _Grant) -> Statement:
     kind, namespace, name = grant.role
     is_everywhere = grant.where == EVERYWHERE
     is_admin = kind == "ClusterRole" and (
-        (name == "cluster-admin" and (is_everywhere or grant.where.endswith(" kube-system")))
+        (name == "cluster-admin" and grant.where in (EVERYWHERE, SYSTEM_NAMESPACE))
         or (name in ("admin", "edit") and is_everywhere)
     )
     return Statement(

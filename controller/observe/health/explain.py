@@ -51,8 +51,8 @@ FATAL = frozenset({CRASH_LOOP, "InvalidImageName", "ErrImageNeverPull"})
 CRASHES = 3
 """Ends of the same container after which it is not expected to recover: an application that ends once or twice may be
 waiting for its database. A container runs for a while between two crashes: counting keeps the verdict stable."""
-_INIT = "init container"
-_CONTAINERS = (("initContainerStatuses", _INIT), ("containerStatuses", "container"))
+_FIRST = (("initContainerStatuses", "init container"),)
+_CONTAINERS = (*_FIRST, ("containerStatuses", "container"))
 NOT_OBSERVED = "PodNotObserved"
 PENDING = "PodPending"
 NOT_READY = "PodNotReady"
@@ -190,10 +190,11 @@ def ends_of(pods: Iterable[Manifest], since: str) -> Ends:
 
 def _ends_in(pod: Subject) -> Ends:
     restarts = text(pod.manifest, "spec", "restartPolicy") not in ("Never", "OnFailure")
+    first = [each for _, each in _containers(pod, _FIRST) if not is_sidecar(pod.manifest, text(each, "name"))]
     found = [
         Ends(count, describe_end(pod.manifest, label, status))
         for label, status in _containers(pod)
-        if (count := _count_errors(status, stays=restarts and not label.startswith(_INIT)))
+        if (count := _count_errors(status, stays=restarts and status not in first))
     ]
     return max(found, key=lambda ends: (ends.count, ends.text), default=NO_ENDS)
 
@@ -224,12 +225,12 @@ def _waiting(subject: Subject, phase: str) -> Verdict:
     if not phase:
         return progressing(NOT_OBSERVED, "the pod has no status yet")
     if phase == "Pending":
-        return progressing(PENDING, describe_pending(subject, _containers(subject))[0])
+        return progressing(PENDING, describe_pending(subject, _containers(subject, _FIRST))[0])
     return progressing(NOT_READY, describe_unready(subject, _containers(subject))[0])
 
 
-def _containers(subject: Subject) -> Iterator[tuple[str, Manifest]]:
-    for key, word in _CONTAINERS:
+def _containers(subject: Subject, kinds: Iterable[tuple[str, str]] = _CONTAINERS) -> Iterator[tuple[str, Manifest]]:
+    for key, word in kinds:
         for status in islice(mappings(subject.manifest, "status", key), MOST_CONTAINERS):
             name = text(status, "name")
             is_beside = key == "initContainerStatuses" and is_sidecar(subject.manifest, name)
@@ -312,7 +313,7 @@ def find_silent(pods: Iterable[Manifest], verdict: Verdict) -> Manifest | None:
 
 def _is_silent(subject: Subject, verdict: Verdict) -> bool:
     if verdict.reason == PENDING:
-        return not describe_pending(subject, _containers(subject))[1]
+        return not describe_pending(subject, _containers(subject, _FIRST))[1]
     if verdict.reason == NOT_READY:
         return not describe_unready(subject, _containers(subject))[1]
     return any(may_be_killed(subject.manifest, status) for status in _crashed(subject, verdict))
@@ -347,10 +348,10 @@ def explain_by_events(verdict: Verdict, silent: Manifest, events: Iterable[Manif
     return progressing(told.reason, told.message) if told else verdict
 
 
-def explain_ends(ends: Ends, verdict: Verdict | None) -> Ends:
-    """Return how a container has ended, with why Events say that it has (`explain_by_events`)."""
-    is_same = verdict and verdict.reason == CRASH_LOOP and ends.count and verdict.message.startswith(ends.text)
-    return replace(ends, text=verdict.message) if verdict and is_same else ends
+def explain_ends(ends: Ends, verdict: Verdict, told: Verdict) -> Ends:
+    """Return how a container has ended, with what `explain_by_events` adds to a verdict if that is about the same."""
+    is_same = (verdict.reason, verdict.message) == (CRASH_LOOP, ends.text)
+    return replace(ends, text=told.message) if is_same else ends
 
 
 def explain_refusal(events: Iterable[Manifest]) -> Verdict | None:

@@ -253,7 +253,7 @@ def describe_pending(subject: Subject, labeled: Iterable[tuple[str, Manifest]]) 
 
     Args:
         subject: the pod.
-        labeled: the statuses of its containers with how messages name them, in the order in which they start.
+        labeled: the statuses of its init containers with how messages name them, in the order in which they start.
     """
     pod = subject.manifest
     if not (text(pod, "spec", "nodeName") or subject.holds("PodScheduled")):
@@ -262,7 +262,7 @@ def describe_pending(subject: Subject, labeled: Iterable[tuple[str, Manifest]]) 
         needs = ", ".join(f'ResourceClaim "{stable(claim)}"' for claim in claims if claim)
         return f'the scheduler "{scheduler}" has not chosen a node yet{needs and f"; the pod needs {needs}"}', False
     for label, status in labeled:
-        if label.startswith("container ") or _is_done(pod, status):
+        if _is_done(pod, status):
             continue
         if mapping(status, "state", "terminated"):
             return describe_end(pod, label, status), True
@@ -282,7 +282,7 @@ def _is_done(pod: Manifest, status: Manifest) -> bool:
 
 
 def describe_unready(subject: Subject, labeled: Iterable[tuple[str, Manifest]]) -> tuple[str, bool]:
-    """Return why a pod that runs is not ready, and whether its status says why; see `describe_pending`."""
+    """Return why a pod that runs is not ready, and whether its status says why; `labeled` has all its containers."""
     pod = subject.manifest
     unready = unready_container(labeled)
     if unready:

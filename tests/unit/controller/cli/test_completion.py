@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pytest
 
 from rukpak.controller.cli import main
-from rukpak.controller.cli.completion import SCRIPTS, Directive, complete, list_flags, list_verbs, takes_names
+from rukpak.controller.cli.completion import SCRIPTS, Directive, complete, list_flags, list_verbs
 from rukpak.controller.cli.verbs import VERBS, make_parser
 
 NAMES = ("shop", "shop-test", "web")
@@ -238,7 +238,11 @@ def test_a_switch_is_listed_with_its_opposite() -> None:
 
 
 def test_completion_knows_which_verbs_take_names() -> None:
-    found = {verb for verb in VERBS if takes_names(verb)}
+    found = {
+        verb
+        for verb in VERBS
+        if any(action.metavar == "NAME" and not action.option_strings for action in make_parser(verb).actions())
+    }
     changes = {"pause", "resume", "reconcile", "approve", "deny", "push", "install", "adopt"}
     assert found == {
         "status",

@@ -8,6 +8,7 @@ import pytest
 
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.status import LeftField, Leftover
 from rukpak.api.v1alpha2.types import Status, dump
 from rukpak.controller.apply.drift import DriftedObject
 from rukpak.controller.observe.health.verdict import State, Verdict
@@ -137,6 +138,19 @@ def test_warnings_of_the_last_apply_stay_until_something_is_sent_again() -> None
     before = deployment(status={"warnings": ["deprecated"]})
     assert summarize(before, DONE, NOW).warnings == ("deprecated",)
     assert summarize(before, replace(DONE, warnings=()), NOW).warnings == ()
+
+
+def test_a_warning_about_what_status_has_as_a_field_ends_with_it_and_leaves_the_others() -> None:
+    left = Leftover(**KEY._asdict(), fields=(LeftField(path=("f:data", "f:a"), value="1"),), remedy="remove it")
+    first = after(replace(DONE, warnings=("old",), leftovers=(left,), failing_groups=("x.io",)), deployment(), NOW)
+    assert first.status.leftovers == (left,)
+    assert first.status.warnings == (
+        "old",
+        'API group "x.io": discovery failed; repair or delete its APIService',
+        "ConfigMap shop/a: not in the revision and set by nobody: data.a: 1; remove it",
+    )
+    assert summarize(first, DONE, LATER) == first.status
+    assert summarize(first, replace(DONE, leftovers=(), failing_groups=()), LATER).warnings == ("old",)
 
 
 def test_an_unchanged_pass_changes_nothing() -> None:

@@ -991,14 +991,13 @@ def test_the_ends_of_a_container_have_the_probe_that_has_caused_them() -> None:
     assert verdict is not None
     ends = ends_of([LIVE], "")
 
-    told_ends = explain_ends(
-        ends, explain_by_events(verdict, LIVE, [told("Unhealthy", DIED, "c"), told("Killing", KILLING, "c")])
-    )
+    by_events = explain_by_events(verdict, LIVE, [told("Unhealthy", DIED, "c"), told("Killing", KILLING, "c")])
+    told_ends = explain_ends(ends, verdict, by_events)
 
     assert ends.text == 'container "c" ended with exit code 137 (SIGKILL)'
     assert told_ends.text.startswith(f"{ends.text}; Liveness probe failed: ")
     assert told_ends.count == ends.count
-    assert explain_ends(ends, progressing("ErrImagePull", "other")) == ends == explain_ends(ends, None)
+    assert explain_ends(ends, progressing("ErrImagePull", "other"), by_events) == ends
 
 
 # What changes from one attempt to the next, or from one pod to the next.
