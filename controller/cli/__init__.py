@@ -19,13 +19,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 
 from rukpak.api.errors import BundleError
 from rukpak.controller.cli.command import MISUSE, NoConsentError, explain, tell
 from rukpak.controller.cli.parser import program, suggest
-from rukpak.controller.cli.verbs import GROUPS, VERBS, make_parser
+from rukpak.controller.cli.verbs import GROUPS, VERBS, Run, make_parser
 from rukpak.controller.views import FailedError, MisuseError
 
 # Pydantic would read the metadata of all installed packages, to find some that observe models; a verb is then imported.
@@ -87,7 +87,7 @@ def _complete(line: Sequence[str]) -> int:
 
 def _run_verb(verb: str, options: argparse.Namespace) -> int:
     try:
-        return _translate_errors(lambda: VERBS[verb].load()(options))
+        return _translate_errors(VERBS[verb].load(), options)
     except BundleError as error:
         for line in error.message.splitlines():
             tell(f"{error.reason.value}: {line}")
@@ -102,11 +102,11 @@ def _run_verb(verb: str, options: argparse.Namespace) -> int:
         return INTERRUPTED
 
 
-def _translate_errors(run: Callable[[], int]) -> int:
+def _translate_errors(run: Run, options: argparse.Namespace) -> int:
     from rukpak.controller.kube.errors import ApiError, ConfigurationError  # noqa: PLC0415 - slow to import, not for --help
 
     try:
-        return run()
+        return run(options)
     except (ApiError, ConfigurationError) as error:
         raise FailedError(explain(error)) from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import os
 import signal
@@ -22,6 +23,7 @@ def main(options: argparse.Namespace) -> int:
 
     Raises: MisuseError if options contradict each other.
     """
+    gc.unfreeze()  # this process lives long: garbage of its imports is collected once
     return_freed_memory()
     settings = Settings(**vars(options))
     if problem := settings.problem():
