@@ -41,21 +41,23 @@ def files(**named: str) -> dict[str, bytes]:
     return {f"manifests/{name.replace('_', '.')}": text.encode() for name, text in named.items()}
 
 
-BOMBS: dict[str, tuple[str, dict[str, bytes], str]] = {
-    "one great file of JSON": ("plain", files(a_json=VALUES % noise(MANY, ",[],")), "for one file"),
-    "one great file of YAML": ("plain", files(a_yaml="a:\n" + noise(MANY, "\n- ")), "for one file"),
-    "many small values of JSON": ("plain", files(a_json=VALUES % ("{}," * 1_500_000)), "more than"),
-    "many small values of YAML": ("plain", files(a_yaml="a:\n" + "- {}\n" * 500_000), "more than"),
-    "many files": (
-        "plain",
-        files(**{f"a{i}_yaml": "#" + noise(2 << 20, "\n#") for i in range(20)}),
-        "for all files",
-    ),
-    "a text that aliases repeat": ("plain", files(a_yaml=REPEATED), "aliases"),
-    "a chart with many values": ("helm", chart_of({"templates/a.yaml": f"a:\n{FLOOD}"}), "more than|memory"),
-    "a deep chart": ("helm", chart_of({"templates/a.yaml": DEEP}), "levels deep"),
-    "a chart with aliases": ("helm", chart_of({"templates/a.yaml": ALIASES}), "aliases|memory"),
-}
+def make_bombs() -> dict[str, tuple[str, dict[str, bytes], str]]:
+    """Return format, content and what the refusal says. Not a constant, which every worker would make on import."""
+    return {
+        "one great file of JSON": ("plain", files(a_json=VALUES % noise(MANY, ",[],")), "for one file"),
+        "one great file of YAML": ("plain", files(a_yaml="a:\n" + noise(MANY, "\n- ")), "for one file"),
+        "many small values of JSON": ("plain", files(a_json=VALUES % ("{}," * 1_500_000)), "more than"),
+        "many small values of YAML": ("plain", files(a_yaml="a:\n" + "- {}\n" * 500_000), "more than"),
+        "many files": (
+            "plain",
+            files(**{f"a{i}_yaml": "#" + noise(2 << 20, "\n#") for i in range(20)}),
+            "for all files",
+        ),
+        "a text that aliases repeat": ("plain", files(a_yaml=REPEATED), "aliases"),
+        "a chart with many values": ("helm", chart_of({"templates/a.yaml": f"a:\n{FLOOD}"}), "more than|memory"),
+        "a deep chart": ("helm", chart_of({"templates/a.yaml": DEEP}), "levels deep"),
+        "a chart with aliases": ("helm", chart_of({"templates/a.yaml": ALIASES}), "aliases|memory"),
+    }
 
 
 @pytest.fixture(scope="module")
@@ -63,8 +65,7 @@ def controller_options() -> tuple[str, ...]:
     return (f"--memory={LIMIT}",)
 
 
-def apply_bomb(tenants: Tenants, name: str, bomb: str) -> Deployed:
-    format_name, content, _ = BOMBS[bomb]
+def apply_bomb(tenants: Tenants, name: str, format_name: str, content: dict[str, bytes]) -> Deployed:
     tenants.world.registry.push_image(REPOSITORY, name, [content])
     return tenants.apply(ANN, name, f"{tenants.world.registry.host}/{REPOSITORY}:{name}", format=format_name, **OWN)
 
@@ -80,13 +81,17 @@ def resident_mebibytes(tenants: Tenants) -> int:
 
 
 def test_bombs_are_refused_while_another_tenant_installs(tenants: Tenants) -> None:
-    bombs = {bomb: apply_bomb(tenants, f"bomb-{index}", bomb) for index, bomb in enumerate(BOMBS)}
+    deployments: dict[str, Deployed] = {}
+    sayings: dict[str, str] = {}
+    for bomb, (format_name, content, saying) in make_bombs().items():
+        deployments[bomb] = apply_bomb(tenants, f"bomb-{len(deployments)}", format_name, content)
+        sayings[bomb] = saying
     theirs = tenants.apply(BEN, "theirs", installNamespace="other", serviceAccountName="installer")
     theirs.wait_ready()
-    for bomb, deployed in bombs.items():
-        tenants.world.wait(partial(is_refused, deployed, BOMBS[bomb][2]), f"the refusal of {bomb}")
+    for bomb, deployed in deployments.items():
+        tenants.world.wait(partial(is_refused, deployed, sayings[bomb]), f"the refusal of {bomb}")
     assert resident_mebibytes(tenants) < LIMIT
-    assert "Quarantined" not in json.dumps([deployed.read() for deployed in bombs.values()])
+    assert "Quarantined" not in json.dumps([deployed.read() for deployed in deployments.values()])
 
 
 def test_what_is_large_and_within_the_budgets_is_installed(tenants: Tenants) -> None:
