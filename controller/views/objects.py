@@ -1,8 +1,8 @@
 """A BundleDeployment and its objects, wanted beside live: what status, tree and the page show of them. Pure.
 
-An object is judged as the controller judges it. What status reports about one counts more: the controller knows what an
-apply has led to. Not here: reading the objects (access.py), and how they are shown (cli/status.py, cli/tree.py,
-ui/model.py); what a revision would change (dry_run.py, comparison.py).
+An object is judged as the controller judges it, a workload with its pods. What status reports about one counts more:
+the controller knows what an apply has led to. Not here: reading the objects (access.py), and how they are shown
+(cli/status.py, cli/tree.py, ui/model.py); what a revision would change (dry_run.py, comparison.py).
 """
 
 from __future__ import annotations

@@ -287,6 +287,7 @@ def test_a_stray_is_not_said_to_be_changed_by_others(page: Page, shop: Shop) -> 
     stray = {"kind": "ConfigMap", "namespace": "shop", "name": "settings"}
     shop.put("shop", deployment({"paused": True}, **ready(strays=[stray])))
     show(page, "#/bd/shop")
+    expect(page.locator(".node span.drift")).to_have_text("part of no revision")
     page.get_by_role("button", name="Resume", exact=True).click()
     asked = page.locator("#ask-text")
     expect(asked).to_contain_text("Part of no revision, and left as they are:ConfigMap shop/settings")
