@@ -81,9 +81,12 @@ def compare(reviewed: Reviewed, options: argparse.Namespace, passing_on: Contain
 
 
 def _name_bundle(deployment: BundleDeployment, options: argparse.Namespace) -> str:
+    name, spec = deployment.metadata.name, deployment.spec
     if deployment.metadata.uid or not (options.file or options.source):
-        return deployment.metadata.name
-    return f"-f {options.file}" if options.file else f"{deployment.metadata.name} {options.source}"
+        return name
+    if options.file:
+        return f"-f {options.file}"
+    return f"{name} {options.source} -n {spec.install_namespace} --service-account {spec.service_account_name}"
 
 
 def _read_named(client: Client, options: argparse.Namespace, flag: str, text: str) -> Revision:

@@ -80,6 +80,7 @@ from rukpak.controller.kube.resources import GroupVersionKind, Resource, read_ki
 from rukpak.controller.observe.deployments import find_hindrance
 from rukpak.controller.observe.records import ObjectKey, Tree, entry_of, fields_of, key_of, pass_on, project
 from rukpak.controller.processes.supervision import Supervisor
+from rukpak.controller.revisions.accounts import OF_ABSENCE, Account, identify
 from rukpak.controller.views import MisuseError
 from rukpak.controller.views.access import REQUESTS, Deployments, try_to_list
 from rukpak.controller.views.comparison import (
@@ -288,7 +289,17 @@ class DryRun:
             missing = reviewer.missing_to_repair(items, replace(self._options, user=user))
         finally:
             pool.stop()
-        return [lack_of(missing, user.name, bundle).message] if missing else []
+        absence = self._find_absence(Account(namespace, account)) if missing else None
+        return [absence or lack_of(missing, user.name, bundle).message] if missing else []
+
+    def _find_absence(self, account: Account) -> str | None:
+        # Its rights are of no use before it exists; who may not look is told about these.
+        is_brought = ObjectKey("", "ServiceAccount", account.namespace, account.name) in self._targets.by_key
+        try:
+            identify(self._client, account)
+        except BundleError as error:
+            return error.message if error.reason in OF_ABSENCE and not is_brought else None
+        return None
 
     def _is_idle(self, target: Target, difference: Difference) -> bool:
         # It only has to exist.

@@ -275,6 +275,20 @@ def test_what_would_be_refused_has_a_status_of_its_own(
     assert case.says in " ".join((done.stdout + done.stderr).split())
 
 
+def test_an_account_that_does_not_exist_is_no_lack_of_rights(world: World, rukpak: Rukpak, tmp_path: Path) -> None:
+    name = new_name()
+    world.cluster.kubectl("create", "namespace", name)
+    (tmp_path / "a.yaml").write_text(json.dumps(config_map("a")))
+    command = ("diff", name, str(tmp_path), "-n", name, "--service-account", "nobody")
+    said = rukpak(*command, status=2).stdout
+    assert f'ServiceAccount "{name}/nobody" does not exist; create it or correct the name' in said
+    assert "lacks permissions" not in said
+    world.cluster.kubectl("create", "serviceaccount", "nobody", "--namespace", name)
+    said = " ".join(rukpak(*command, status=2).stdout.split())
+    assert f'"rukpak rights {" ".join(command[1:])}" prints those for the whole bundle' in said
+    rukpak("rights", *command[1:])
+
+
 def test_two_stored_revisions_are_compared_as_rendered(world: World, rukpak: Rukpak) -> None:
     deployed = install(world, config_map("settings", color="blue"), config_map("old"))
     first = deployed.status()["installedRevision"]
