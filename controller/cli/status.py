@@ -226,6 +226,8 @@ def describe(deployment: BundleDeployment) -> Iterator[str]:
     status, ready = deployment.status, deployment.status.condition("Ready")
     first = f"{deployment.metadata.name}: {_verdict(deployment, ready)}"
     yield first
+    if ready and ready.status != "True":
+        yield f"Since:     {ready.last_transition_time:%Y-%m-%dT%H:%M:%SZ}"
     if deployment.problem:
         yield f"Spec:      cannot be read: {deployment.problem}"
     yield from _shard(deployment)

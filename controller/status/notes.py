@@ -186,7 +186,7 @@ def note_on_strays(name: str, keys: Iterable[ObjectKey]) -> Note:
 
 def note_on_hooks(keys: Iterable[ObjectKey]) -> Note:
     """Return the Event for hooks that nothing waits for any more, and that may still run."""
-    text = f"{list_some(keys, NAMED)}: hook of another revision, which has not ended and is left as it is"
+    text = f"{list_some(keys, NAMED)}: hook that nothing waits for any more, which has not ended and is left as it is"
     return Note(type="Warning", reason="HookLeft", action="Install", text=f"{text}; delete it if it must not run")
 
 

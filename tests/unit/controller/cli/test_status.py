@@ -172,6 +172,8 @@ class Shown(NamedTuple):
 
 SHOWN = [
     Shown("what it is", described(), ["shop: Ready: revision aaa is installed and healthy", f"Revision:  {DIGEST}"]),
+    Shown("since when it is not ready", described(conditions=[condition("Ready", "False", "Progressing", "0 of 1")]),
+          ["shop: not Ready: Progressing: 0 of 1", f"Since:     {NOW}", f"Revision:  {DIGEST}"]),
     Shown("its sources with digests", described(sources=[PIN]),
           ["Sources:", "  image x", f"    {DIGEST}"]),
     Shown("who has signed with a key",

@@ -462,7 +462,7 @@ def test_what_is_left_of_the_hooks_of_another_revision_is_told(is_deleted: bool,
         install(world, tag="v3", name="c")
     assert world.exists(MIGRATE)
     [note] = [each for each in world.events.notes if each.reason == "HookLeft"]
-    assert note.text.startswith("Job shop/migrate: hook of another revision, which has not ended and is left as it is")
+    assert note.text.startswith("Job shop/migrate: hook that nothing waits for any more, which has not ended")
 
 
 # the hook of another revision
