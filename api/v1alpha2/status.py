@@ -308,7 +308,7 @@ class HistoryEntry(Api):
     new pod ended three times within spec.progressDeadline, also after it was Healthy. Superseded: another revision
     replaced it before that was known. RolledBack: an older revision replaced it. Absent while it is not known."""
     message: Annotated[str, Field(max_length=HISTORY_LENGTH)] = ""
-    """Why it failed or was rolled back."""
+    """Why it failed or was rolled back, or what it was waiting for when another one replaced it."""
 
 
 class Pinned(Api):

@@ -82,10 +82,17 @@ def _begin(deployment: BundleDeployment, report: Report, after: Status, now: dat
 
 
 def _end(entry: HistoryEntry, deployment: BundleDeployment, after: Status, *, is_known: bool) -> HistoryEntry:
+    # What it was last waiting for is the cause that somebody looks for afterwards; it was neither healthy nor failed.
+    healthy = deployment.status.condition("Healthy")
+    waited = entry.outcome is None and healthy is not None and healthy.status != "True"
+    cause = f"{healthy.reason}: {healthy.message}" if waited and healthy else ""
     if is_known and deployment.spec.pinned_revision == after.revision:
-        message = f"spec.pinnedRevision names revision {short(after.revision)}"
-        return entry.model_copy(update={"outcome": "RolledBack", "message": entry.message or message})
-    return entry if entry.outcome else entry.model_copy(update={"outcome": "Superseded"})
+        pinned = f"spec.pinnedRevision names revision {short(after.revision)}"
+        message = entry.message or _one_line("; ".join(filter(None, (pinned, cause))), HISTORY_LENGTH)
+        return entry.model_copy(update={"outcome": "RolledBack", "message": message})
+    if entry.outcome:
+        return entry
+    return entry.model_copy(update={"outcome": "Superseded", "message": _one_line(cause, HISTORY_LENGTH)})
 
 
 def _recall(status: Status) -> list[HistoryEntry]:

@@ -15,7 +15,7 @@ from rukpak.controller.observe.health.verdict import Health
 from rukpak.controller.observe.progress import Progress
 from rukpak.controller.observe.records import ObjectKey
 from rukpak.controller.status.history import choose
-from rukpak.controller.status.report import Report
+from rukpak.controller.status.report import Report, short
 from rukpak.controller.status.summary import summarize
 from tests.support.deployments import deployment
 from tests.support.reports import REFUSED, UNAVAILABLE, outcome
@@ -140,6 +140,21 @@ def test_an_entry_says_when_and_what_from() -> None:
         later,
     ).history
     assert (second.started_at, second.installed_at, second.bundle) == (NOW, later, "shop 1.2.0")
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({}, "Progressing: web: FailedMount"),
+        ({"pinnedRevision": A}, f"spec.pinnedRevision names revision {short(A)}; Progressing: web: FailedMount"),
+    ],
+    ids=["replaced", "rolled back by hand"],
+)
+def test_what_a_replaced_revision_waited_for_is_kept(spec: dict[str, Any], said: str) -> None:
+    waiting = {"type": "Healthy", "status": "False", "reason": "Progressing", "message": "web: FailedMount"}
+    before = {**BEGUN, "conditions": [{**waiting, "lastTransitionTime": NOW.isoformat()}]}
+    found = history(before, {"wanted": A if spec else C, "managed_kinds": KINDS}, **spec)
+    assert [each.message for each in found if each.revision == B] == [said]
 
 
 def test_a_message_is_short_and_stays() -> None:
