@@ -227,6 +227,7 @@ _SEVERITY = (Retry.PERMANENT, Retry.SLOW, Retry.TRANSIENT, Retry.WAIT, Retry.NON
 
 STRAYS_SHOWN = 5
 # The fields of the spec that lead to a revision.
+_PEACE = "stop that client, or leave the field to it with spec.drift.ignore"
 _CONTENT = {"format", "sources", "config", "config_from", "processors"}
 # Without its account no Secret of a source can be read.
 _OF_ACCOUNT = (
@@ -497,11 +498,11 @@ def _drifted(deployment: BundleDeployment, report: Report) -> list[Finding]:
     elif unrepaired:
         reason, problem = (
             Reason.DRIFT_CONFLICT,
-            "the object is repaired repeatedly, but another client keeps changing it",
+            f"the object is repaired repeatedly, but another client keeps changing it; {_PEACE}",
         )
     elif report.conflicts:
         reason = Reason.DRIFT_CONFLICT
-        problem = "another client has changed the object repeatedly; it is repaired, and must be left alone for a while"
+        problem = f"another client has changed the object repeatedly; it is repaired; {_PEACE}"
     else:
         return _strays(deployment, report)
     more = "; status.strays names objects that no revision contains" if report.strays else ""

@@ -234,6 +234,7 @@ class Text(NamedTuple):
 
 
 HOOK_FAILURE = BundleError(Reason.HOOK_FAILED, "Job shop/up (post-upgrade hook): failed; correct it")
+PEACE = "stop that client, or leave the field to it with spec.drift.ignore"
 MANY = tuple(KEY._replace(name=name) for name in "edcba")
 WIDE = DriftedObject(key=KEY, fields=tuple(DriftedField(f"data.{'x' * 70}{index}", "edit") for index in range(9)))
 # fmt: off
@@ -274,10 +275,9 @@ TEXTS = [
          replace(DONE, conflicts=tuple(DriftedObject(key=key) for key in MANY),
                  outcomes=tuple(replace(outcome(None, key), postponed=True) for key in MANY)), "Drifted",
          "ConfigMap shop/a, ConfigMap shop/b, ConfigMap shop/c and 2 more: "
-         "the object is repaired repeatedly, but another client keeps changing it"),
+         f"the object is repaired repeatedly, but another client keeps changing it; {PEACE}"),
     Text("a conflict says whether the object is repaired now", replace(DONE, conflicts=(CHANGED,)), "Drifted",
-         f"{CHANGED}: another client has changed the object repeatedly; it is repaired, and must be left alone for "
-         "a while"),
+         f"{CHANGED}: another client has changed the object repeatedly; it is repaired; {PEACE}"),
     Text(
         "drift is told with the field and who holds it",
         replace(DONE, drifted=(CHANGED, DriftedObject(key=WEB, state="deleted"))),
