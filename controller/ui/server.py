@@ -244,7 +244,7 @@ async def _detail_events(site: Site, name: str) -> AsyncIterator[tuple[str, str]
     contact, sent, seen, offers, waited = "", "", 0, "", DETAIL_SECONDS
     with site.board.viewing(name) as view:
         while True:
-            if (now := json.dumps(site.board.contact())) != contact:
+            if (now := json.dumps(site.board.contact(name))) != contact:
                 contact = now
                 yield "contact", contact
             if view.version != seen and site.board.is_listed and waited >= DETAIL_SECONDS:

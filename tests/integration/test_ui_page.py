@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from rukpak.api.names import WAVE
+from rukpak.api.names import LEASE, WAVE
 from rukpak.controller.playground.processes import wait_for
 from tests.support.browser import find_violations, launch, opened
 from tests.support.fake_api import Fault
@@ -26,6 +26,7 @@ from tests.support.pages import (
     CONFIG_MAPS,
     DIGEST,
     EVENTS,
+    LEASES,
     NEXT,
     OLDER,
     STORE,
@@ -595,6 +596,26 @@ def test_a_cluster_that_is_away_is_said_with_the_age_of_what_is_shown_and_comes_
     assert page.evaluate("window.stays")
 
 
+@pytest.mark.parametrize("view", ["#/", "#/bd/search"])
+def test_that_no_controller_runs_is_said_and_until_when(
+    view: str, page: Page, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "CONTROLLER_SECONDS", 0.2)
+    shop.api.delete(LEASES, LEASE)
+    show(page, view)
+    banner = page.get_by_role("alert")
+    names = "search" if view != "#/" else "ads, billing, metrics, search, shop"
+    expect(banner).to_have_text(
+        f'{names}: no controller is active in namespace "rukpak-system"; "rukpak check" says what is missing, and '
+        "--namespace names another one.",
+        timeout=40_000,  # the first answer may be ten seconds old
+    )
+    expect(page.locator("#live")).to_have_text("no controller")
+    shop.run_controller()
+    expect(banner).to_be_hidden()
+    expect(page.locator("#live")).to_have_text("live")
+
+
 def test_a_page_that_nobody_looks_at_follows_nothing_until_somebody_does(
     page: Page, served: Served, shop: Shop
 ) -> None:
@@ -655,6 +676,13 @@ def test_what_would_change_is_shown_before_it_is_asked_for(
     assert [each for each in shop.api.received if each.query.get("dryRun")]
     dialog.get_by_role("button", name="Cancel").click()
     assert not [each for each in shop.api.received if each.method == "PATCH" and not each.query.get("dryRun")]
+
+
+def test_what_the_controller_has_yet_to_do_is_requested(page: Page) -> None:
+    show(page, "#/bd/search")
+    page.get_by_role("button", name="Reconcile").click()
+    page.get_by_role("dialog", name="Reconcile: search").get_by_role("button", name="Reconcile").click()
+    expect(page.locator("#said")).to_have_text("Reconcile: search: requested")
 
 
 def test_history_names_charts_and_their_versions(page: Page, shop: Shop) -> None:

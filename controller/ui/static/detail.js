@@ -142,7 +142,7 @@ export class Detail {
 
   async act(verb, title, given) {
     const change = this.changeOf(verb, given);
-    if (await ask(verb, this.name, { ...given, change })) await send(`${this.path}/acts/${verb}`, title, this.name, given);
+    if (await ask(verb, this.name, { ...given, change })) await send(this.path, verb, title, this.name, given);
   }
 
   pending(pending, offers) {
