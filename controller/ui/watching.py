@@ -360,6 +360,21 @@ class View:
             found = next((each for each in self._records() if each.uid == uid), None)
         return found.value() if found else None
 
+    def is_complete(self) -> bool:
+        """Return whether all objects are known that the user may list, so that one which is not found does not exist.
+
+        May wait for the API server.
+        """
+        if self._board.find(self._name) is None:
+            return self._board.is_listed
+        self.read()
+        with self._lock:
+            watches = dict(self._objects)
+            # Asked first: what is listed meanwhile may own objects that are not watched yet.
+            are_listed = all(each.synced or each.denied for each in watches.values())
+            owned = list(find_owned_resources(each.outline.key for each in self._records()))
+        return bool(watches) and are_listed and all(each in watches for each in owned)
+
     def make_panel(self, uid: str, key: bytes) -> str | None:
         """Return what the panel of an object shows, as JSON; None if it is not one of the BundleDeployment.
 

@@ -29,6 +29,7 @@ from tests.support.pages import (
     LEASES,
     NEXT,
     OLDER,
+    PODS,
     STORE,
     WORKLOADS,
     Served,
@@ -424,6 +425,54 @@ def test_the_log_of_a_container_that_starts_again_or_only_now_is_read_without_a_
     shop.api.texts[LOG] = b"second"
     shop.put_pod("vt9mb", is_ready=False)
     expect(page.locator(".log")).to_have_text("second")
+
+
+GONE = "this object does not exist any more"
+
+
+def note_requests(page: Page) -> list[str]:
+    """Return what the page asks for from now on, about objects."""
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if "uid=" in request.url else None)
+    return asked
+
+
+@pytest.mark.parametrize("tab", ["summary", "logs", "yaml"])
+def test_that_an_object_is_gone_is_said_at_once_and_it_is_not_asked_for_again(tab: str, page: Page, shop: Shop) -> None:
+    uid = shop.put_pod("vt9mb", is_ready=False)["metadata"]["uid"]
+    shop.api.texts[LOG] = b"why it ended"
+    show(page, f"#/bd/shop/object/{uid}/{tab}")
+    panel = page.locator(".panel")
+    expect(panel).to_contain_text({"summary": "ImagePullBackOff", "logs": "why it ended", "yaml": "kind: Pod"}[tab])
+    page.wait_for_timeout(1000)  # all watches have told what there is
+    asked = note_requests(page)
+    shop.api.delete(PODS, POD)
+    expect(panel.get_by_role("status")).to_have_text(GONE)
+    if tab == "logs":
+        expect(panel.locator(".log")).to_have_text("why it ended")
+    assert len(asked) == 1
+    shop.put_pod("8zq2x", is_ready=False)  # other changes
+    follow_link(page, "Events")
+    expect(panel).to_have_text(GONE)
+    page.wait_for_timeout(1500)
+    assert len(asked) == 1
+
+
+def test_that_an_object_is_gone_is_said_at_once_to_who_comes_later(page: Page, shop: Shop) -> None:
+    asked = note_requests(page)
+    show(page, "#/bd/shop/object/uid-gone/logs")
+    expect(page.locator(".panel")).to_have_text(GONE)
+    before = len(asked)
+    page.wait_for_timeout(1500)
+    assert len(asked) == before
+
+
+def test_an_object_is_gone_with_its_bundle_deployment(page: Page, shop: Shop) -> None:
+    uid = shop.put_pod("vt9mb", is_ready=False)["metadata"]["uid"]
+    show(page, f"#/bd/shop/object/{uid}")
+    expect(page.locator(".panel")).to_contain_text("ImagePullBackOff")
+    shop.api.delete(BOARD, "shop")
+    expect(page.locator(".panel")).to_have_text(GONE)
 
 
 def test_who_may_not_read_a_log_is_told(page: Page, shop: Shop) -> None:

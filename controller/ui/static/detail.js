@@ -72,6 +72,7 @@ export class Detail {
     if (!detail) {
       for (const [name, part] of Object.entries(this.parts)) if (name !== "head") replace(part);
       this.known = {};
+      this.panel?.refreshIf([]);
       replace(this.parts.head, make("h1", {}, this.name), make("p", { class: "quiet", role: "status" }, `BundleDeployment "${this.name}" does not exist.`));
       return;
     }

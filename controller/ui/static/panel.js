@@ -15,6 +15,7 @@ export class Panel {
     this.nav = make("nav", { class: "tabs", "aria-label": "About this object" });
     this.body = make("div", { class: "panel" });
     this.log = null;
+    this.gone = ""; // what is said once it does not exist any more
   }
 
   get address() {
@@ -58,10 +59,16 @@ export class Panel {
   /** Show again what may have changed. */
   async refresh() {
     const tab = this.tab;
+    if (this.gone) {
+      this.fail(this.gone);
+      return;
+    }
     const reply = await this.read(tab === "yaml" ? "yaml" : "object");
     if (this.isLeft || tab !== this.tab) return;
     if (!reply.ok) {
-      replace(this.body, make("p", { role: "status" }, (await reply.json()).message));
+      const { message } = await reply.json();
+      if (reply.status === 404) this.gone = message;
+      this.fail(message);
       return;
     }
     if (tab === "yaml") {
@@ -79,10 +86,16 @@ export class Panel {
     } else replace(this.body, ...{ summary: () => this.summary(about), events: () => events(about), difference: () => difference(about) }[tab]());
   }
 
-  /** Return a reply; an object is only known once the stream has brought it. */
+  /** Say why there is nothing to show; the lines of a log stay. */
+  fail(message) {
+    if (this.log) this.log.end(message);
+    else replace(this.body, make("p", { role: "status" }, message));
+  }
+
+  /** Return a reply; objects are only known once the stream has brought them. */
   async read(what, tries = 20) {
     const reply = await fetch(`${this.detail.path}/${what}?${new URLSearchParams({ uid: this.uid })}`);
-    if (reply.status !== 404 || !tries || this.isLeft) return reply;
+    if (reply.status !== 503 || !tries || this.isLeft) return reply;
     await new Promise((resolve) => setTimeout(resolve, 250));
     return this.read(what, tries - 1);
   }

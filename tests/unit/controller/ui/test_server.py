@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import http.client
 import json
 import ssl
@@ -27,6 +28,7 @@ from tests.support.fake_api import Fault
 from tests.support.objects import make
 from tests.support.pages import (
     BOARD,
+    CONFIG_MAPS,
     DIGEST,
     EVENTS,
     LEASES,
@@ -333,9 +335,35 @@ def test_at_most_five_hundred_objects_are_compared_with_the_cluster(
     assert len(dry_runs) == (count if count <= 500 else 0)
 
 
+def is_gone(served: Served, path: str) -> bool:
+    return served.ask(path).status == 404
+
+
 def test_an_object_that_is_not_one_of_it_is_not_shown(served: Served) -> None:
-    assert served.ask("/api/deployments/shop/yaml?uid=unknown").status == 404
     assert served.ask("/api/deployments/missing/yaml").status == 404
+    for what in ("yaml", "object"):
+        path = f"/api/deployments/shop/{what}?uid=unknown"
+        assert served.ask(path).status == 503, "no page shows what it is one of"
+        with served.board.viewing("shop"):
+            wait_for(functools.partial(is_gone, served, path), 30, "all objects are known")
+
+
+def test_an_object_is_not_known_before_those_that_may_own_it(served: Served, shop: Shop) -> None:
+    uid = shop.put_pod("vt9mb", is_ready=False)["metadata"]["uid"]
+    found: list[int] = []
+    for _ in range(5):
+        with served.board.viewing("shop"):
+            while not found or found[-1] == 503:
+                found.append(served.ask(f"/api/deployments/shop/object?uid={uid}").status)
+        assert found.pop() == 200
+    assert set(found) <= {503}
+
+
+def test_objects_of_kinds_that_may_not_be_listed_are_not_waited_for(served: Served, shop: Shop) -> None:
+    shop.api.refused[CONFIG_MAPS] = Fault(403)
+    with served.board.viewing("shop"):
+        path = "/api/deployments/shop/object?uid=unknown"
+        wait_for(lambda: is_gone(served, path), 30, "all others are known")
 
 
 LOG = "/api/v1/namespaces/shop/pods/web-6d4cf56db6-vt9mb/log"
