@@ -39,6 +39,7 @@ from tests.support.pages import (
     deployment,
     drifted,
     make_revision,
+    not_ready,
     pin,
     ready,
     serve,
@@ -465,6 +466,21 @@ def test_that_an_object_is_gone_is_said_at_once_to_who_comes_later(page: Page, s
     before = len(asked)
     page.wait_for_timeout(1500)
     assert len(asked) == before
+
+
+def test_a_long_title_in_the_timeline_leaves_the_times_alone(page: Page, shop: Shop) -> None:
+    text = "Deployment search/api: 1 of 2 replicas are available"
+    stalled = condition("Stalled", "True", "ProgressDeadlineExceeded", text)
+    shop.put("search", deployment(**not_ready("ProgressDeadlineExceeded", text, stalled)))
+    page.set_viewport_size({"width": 1280, "height": 800})
+    show(page, "#/bd/search")
+    line = page.locator(".line-of-time li", has_text="Stalled is True").first
+    time, title, reason = (line.locator(each).bounding_box() for each in ("time", "strong", ".reason"))
+    assert time
+    assert title
+    assert reason
+    assert abs(title["y"] - time["y"]) < 4, "side by side"
+    assert min(title["x"], reason["x"]) >= time["x"] + time["width"]
 
 
 def test_an_object_is_gone_with_its_bundle_deployment(page: Page, shop: Shop) -> None:
