@@ -171,6 +171,20 @@ def test_all_are_listed_the_worst_first_with_their_state_as_a_word(page: Page) -
     assert len(set(shapes)) == 5
 
 
+def test_a_message_has_the_width_of_its_column(page: Page, shop: Shop) -> None:
+    text = "Job shop/migrate: pre-install hook has failed: BackoffLimitExceeded, 3 retries"
+    shop.put("ads", deployment(**not_ready("InstallFailed", text, condition("Stalled", "True", "InstallFailed", text))))
+    page.set_viewport_size({"width": 1280, "height": 800})
+    message = page.locator("tr[data-name=ads] .message")
+    expect(message).to_have_text(text)
+    shown = message.evaluate("each => each.clientWidth / each.scrollWidth")
+    assert shown * len(text) > 60
+    row, cell = page.locator("tr[data-name=ads]").bounding_box(), message.bounding_box()
+    assert row
+    assert cell
+    assert cell["y"] + cell["height"] <= row["y"] + row["height"], "it is not cut below"
+
+
 def test_a_state_a_text_and_each_choice_narrow_the_list(page: Page, shop: Shop) -> None:
     kept = shop.api.objects[BOARD]["ads"]
     shop.put("ads", {key: kept[key] for key in ("spec", "status", "apiVersion", "kind")}, labels={"team": "ads"})
