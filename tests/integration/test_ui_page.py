@@ -482,6 +482,19 @@ def test_that_an_object_is_gone_is_said_at_once_to_who_comes_later(page: Page, s
     assert len(asked) == before
 
 
+def test_only_what_may_have_pods_has_a_tab_for_logs(page: Page, shop: Shop) -> None:
+    tabs = page.get_by_role("navigation", name="About this object").locator("a")
+    show(page, "#/bd/shop")
+    follow_link(page, "database")
+    expect(page.locator(".panel .verdict")).to_be_visible()
+    expect(tabs).to_have_text(["Summary", "Events", "Difference", "YAML"])
+    page.keyboard.press("Escape")
+    shop.api.delete(PODS, POD)
+    shop.api.delete(PODS, "web-6d4cf56db6-8zq2x")
+    follow_link(page, "web")
+    expect(tabs).to_have_text(["Summary", "Logs", "Events", "Difference", "YAML"])
+
+
 def test_a_long_title_in_the_timeline_leaves_the_times_alone(page: Page, shop: Shop) -> None:
     text = "Deployment search/api: 1 of 2 replicas are available"
     stalled = condition("Stalled", "True", "ProgressDeadlineExceeded", text)

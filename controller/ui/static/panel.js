@@ -15,6 +15,7 @@ export class Panel {
     this.nav = make("nav", { class: "tabs", "aria-label": "About this object" });
     this.body = make("div", { class: "panel" });
     this.log = null;
+    this.mayHavePods = undefined; // until that is known
     this.gone = ""; // what is said once it does not exist any more
   }
 
@@ -44,9 +45,16 @@ export class Panel {
     this.tab = TABS[tab] ? tab : "summary";
     this.log?.leave();
     this.log = null;
-    replace(this.nav, ...Object.entries(TABS).map(([name, title]) => make("a", { href: `${this.address}/${name}`, key: name, "aria-current": name === this.tab && "page" }, title)));
+    this.drawTabs();
     replace(this.body, make("p", { class: "quiet", role: "status" }, "Loading…"));
     await this.refresh();
+  }
+
+  /** Show the tabs; only what may have pods has logs, which its YAML does not tell. */
+  drawTabs() {
+    const hasLogs = this.mayHavePods ?? ["logs", "yaml"].includes(this.tab);
+    const tabs = Object.entries(TABS).filter(([name]) => name !== "logs" || hasLogs);
+    replace(this.nav, ...tabs.map(([name, title]) => make("a", { href: `${this.address}/${name}`, key: name, "aria-current": name === this.tab && "page" }, title)));
   }
 
   /** Show again what has changed if the object has. */
@@ -80,6 +88,10 @@ export class Panel {
     const about = await reply.json();
     if (this.isLeft || tab !== this.tab) return;
     this.title.textContent = about.title;
+    if (this.mayHavePods !== about.may_have_pods) {
+      this.mayHavePods = about.may_have_pods;
+      this.drawTabs();
+    }
     if (tab === "logs") {
       this.log ??= new Log(this.detail.path, this.body);
       this.log.take(about.pods);
