@@ -44,7 +44,7 @@ from rukpak.controller.cli import other_tools
 from rukpak.controller.cli.changes import awaits_pause
 from rukpak.controller.cli.command import FAILED, confirm, connect, explain, tell, tell_all
 from rukpak.controller.cli.content import LOCAL, Draft, is_named, make_draft, write_with_content
-from rukpak.controller.cli.deployments import Awaits, awaits_ready, conclude, read_if_exists, wait_until
+from rukpak.controller.cli.deployments import Awaits, awaits_ready, conclude, wait_until
 from rukpak.controller.cli.diff import compare
 from rukpak.controller.cli.other_tools import (
     Applied,
@@ -65,7 +65,7 @@ from rukpak.controller.kube.resources import DEPLOYMENTS, NAMESPACES, Resource
 from rukpak.controller.observe.records import ObjectKey, Record, key_of, pass_on, project
 from rukpak.controller.untrusted import mapping
 from rukpak.controller.views import FailedError, MisuseError
-from rukpak.controller.views.access import MANAGER, REQUESTS, Deployments, Manifest, list_objects
+from rukpak.controller.views.access import MANAGER, REQUESTS, Deployments, Manifest, list_objects, read_if_exists
 from rukpak.controller.views.comparison import Change, Comparison, Difference, outline, summarize, write_one
 from rukpak.controller.views.dry_run import Reviewed, compare_two, find_targets
 from rukpak.controller.views.objects import NO_UID, make_nodes, make_outline, make_unlisted, owner_of

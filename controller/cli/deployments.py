@@ -1,6 +1,6 @@
-"""Which BundleDeployments a command line names, `--wait`, and who acts.
+"""Which BundleDeployments a command line names, and `--wait`.
 
-Not here: reading and changing them (views/access.py), and what each verb awaits (changes.py).
+Not here: reading and changing them, and who acts (views/access.py), and what each verb awaits (changes.py).
 """
 
 from __future__ import annotations
@@ -12,10 +12,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from http import HTTPStatus
-from typing import Any
 
 from rukpak.api import names
 from rukpak.api.v1alpha2.conditions import DECISIONS, Reason
@@ -23,12 +19,9 @@ from rukpak.api.v1alpha2.reading import try_to_read
 from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.cli.command import FAILED, tell
 from rukpak.controller.content.limits import one_line, some
-from rukpak.controller.kube.client import Client, Response
-from rukpak.controller.kube.errors import ApiError, attempt
-from rukpak.controller.kube.lease import LEASES
-from rukpak.controller.kube.resources import DEFAULT_SHARD, Shard, is_shard_name
+from rukpak.controller.kube.client import Client
 from rukpak.controller.views import MisuseError
-from rukpak.controller.views.access import Deployments, Manifest
+from rukpak.controller.views.access import Deployments, Manifest, explain_unserved
 from rukpak.controller.views.texts import name_of, show
 
 POLL_SECONDS = 0.5
@@ -303,66 +296,6 @@ def condition(deployment: BundleDeployment, kind: str) -> tuple[str, str, str]:
     return found.status, found.reason, found.message
 
 
-# the controllers that act
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
-    """The controller that holds the Lease."""
-
-    identity: str
-    version: str
-    """Empty: unknown, since an older release does not record it."""
-    seconds: float
-    """Since it renewed the Lease, by the clocks of the cluster and of the controller."""
-    duration: float
-    """Seconds after which a silent controller has lost the Lease."""
-
-    @property
-    def host(self) -> str:
-        """The pod or machine that it runs on."""
-        return self.identity.rpartition("_")[0] or self.identity
-
-    @property
-    def is_running(self) -> bool:
-        """Whether it has renewed the Lease in time."""
-        return self.seconds <= self.duration
-
-
-def read_if_exists(client: Client, path: str) -> Response | None:
-    """Return the reply with an object; None if it does not exist.
-
-    Raises: ApiError.
-    """
-    return attempt(lambda: client.get(path), HTTPStatus.NOT_FOUND)
-
-
-def read_holder(client: Client, namespace: str, shard: Shard = DEFAULT_SHARD) -> Holder | None:
-    """Return the controller that holds the Lease of a shard in a namespace; None: nobody does.
-
-    Raises: ApiError.
-    """
-    reply = read_if_exists(client, LEASES.path(namespace, shard.lease))
-    spec: Mapping[str, Any] = (reply.value.get("spec") or {}) if reply else {}
-    if reply is None or not spec.get("holderIdentity"):
-        return None
-    renewed = datetime.fromisoformat(str(spec.get("renewTime") or "1970-01-01T00:00:00Z"))
-    return Holder(
-        identity=str(spec["holderIdentity"]),
-        version=str((reply.value["metadata"].get("annotations") or {}).get(names.VERSION) or ""),
-        seconds=(server_time(reply) - renewed).total_seconds(),
-        duration=float(spec.get("leaseDurationSeconds") or 0),
-    )
-
-
-def server_time(reply: Response) -> datetime:
-    """Return when the API server sent a reply, to the second; the time of this machine if it does not say."""
-    try:
-        return parsedate_to_datetime(reply.headers.get("Date", ""))
-    except ValueError:
-        return datetime.now(UTC)
-
-
 def tell_unserved(verb: str, client: Client, namespace: str, values: Iterable[Manifest]) -> None:
     """Print on stderr on which BundleDeployments no controller acts, and what to do.
 
@@ -381,29 +314,5 @@ def tell_unserved(verb: str, client: Client, namespace: str, values: Iterable[Ma
         metadata = value["metadata"]
         found.setdefault((metadata.get("labels") or {}).get(names.SHARD) or "", []).append(metadata["name"])
     for shard, deployments in sorted(found.items()):
-        if not is_served(client, namespace, shard):
-            tell(f"rukpak {verb}: {some(deployments, SHOWN_NAMES)}: {_explain_unserved(shard, namespace)}")
-
-
-def _explain_unserved(shard: str, namespace: str) -> str:
-    if not shard:
-        found = f'no controller is active in namespace "{namespace}"'
-        return f'{found}; "rukpak check" says what is missing, and --namespace names another one'
-    remedy = f'start one with "--shard {shard}"' if is_shard_name(shard) else "that cannot be the name of one"
-    return f'no controller serves the shard "{shard}"; {remedy}, or change the label {names.SHARD}'
-
-
-def is_served(client: Client, namespace: str, shard: str) -> bool:
-    """Return whether a controller serves a shard, empty: the default one; true if the user may not know.
-
-    Raises: ApiError.
-    """
-    if shard and not is_shard_name(shard):
-        return False
-    try:
-        holder = read_holder(client, namespace, Shard(shard))
-    except ApiError as error:
-        if error.status == HTTPStatus.FORBIDDEN:
-            return True
-        raise
-    return holder is not None and holder.is_running
+        if why := explain_unserved(client, namespace, shard):
+            tell(f"rukpak {verb}: {some(deployments, SHOWN_NAMES)}: {why}")

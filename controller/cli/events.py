@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rukpak.controller.cli.command import FAILED, connect, tell
-from rukpak.controller.cli.deployments import find_each, read_holder
+from rukpak.controller.cli.deployments import find_each
 from rukpak.controller.cli.verbs import LEVELS
 from rukpak.controller.content.limits import one_line
 from rukpak.controller.kube.client import Client
@@ -22,7 +22,7 @@ from rukpak.controller.kube.errors import QUOTING, ApiError
 from rukpak.controller.kube.events import EVENTS, NAMESPACE, count_of, last_seen, select_about
 from rukpak.controller.untrusted import text
 from rukpak.controller.views import FailedError
-from rukpak.controller.views.access import PODS, Deployments, Manifest, follow, typed
+from rukpak.controller.views.access import PODS, Deployments, Manifest, follow, read_holder, typed
 from rukpak.controller.views.texts import age, show, to_table
 
 _HEADING = ("LAST SEEN", "TYPE", "REASON", "MESSAGE")

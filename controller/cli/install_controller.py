@@ -22,7 +22,7 @@ from rukpak.api import names
 from rukpak.api.proxies import HTTPS_PROXY, NO_PROXY, parse_proxy
 from rukpak.controller.apply.order import position_of
 from rukpak.controller.cli.command import confirm, connect, tell
-from rukpak.controller.cli.deployments import read_holder, read_if_exists, wait_while
+from rukpak.controller.cli.deployments import wait_while
 from rukpak.controller.cli.installation import LABEL, Level, check_cluster, describe_cluster, find_loss
 from rukpak.controller.content.limits import one_line
 from rukpak.controller.formats.manifests import read_documents
@@ -34,7 +34,7 @@ from rukpak.controller.observe.health.rules import assess
 from rukpak.controller.observe.health.verdict import Context, State
 from rukpak.controller.observe.records import key_of
 from rukpak.controller.views import FailedError, MisuseError
-from rukpak.controller.views.access import Manifest, with_pods
+from rukpak.controller.views.access import Manifest, read_holder, read_if_exists, with_pods
 from rukpak.controller.views.texts import name_of, to_yaml
 
 MANAGER = "rukpak-install-controller"

@@ -26,7 +26,7 @@ from rukpak.api.proxies import read_proxies
 from rukpak.api.v1alpha2.schema import crd
 from rukpak.controller.building.entry_points import check, find_installed, find_programs
 from rukpak.controller.cli.command import FAILED, connect, explain
-from rukpak.controller.cli.deployments import SHOWN_NAMES, Holder, is_served, read_holder, read_if_exists, server_time
+from rukpak.controller.cli.deployments import SHOWN_NAMES
 from rukpak.controller.content.limits import one_line, some
 from rukpak.controller.formats.helm.format import make_finder
 from rukpak.controller.kube.client import Client
@@ -36,6 +36,7 @@ from rukpak.controller.kube.errors import ApiError, ConfigurationError, attempt
 from rukpak.controller.kube.resources import DEPLOYMENTS, GroupVersionKind, Resource
 from rukpak.controller.processes.programs import Mechanisms
 from rukpak.controller.settings import Settings
+from rukpak.controller.views.access import Holder, is_served, read_holder, read_if_exists, server_time
 from rukpak.controller.views.texts import dump_as, show, to_table
 
 DEFINITION = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{names.DEFINITION}"

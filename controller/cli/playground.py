@@ -18,7 +18,6 @@ from pathlib import Path
 from rukpak.api import names
 from rukpak.api.v1alpha2.schema import crd
 from rukpak.controller.cli.command import FAILED, tell
-from rukpak.controller.cli.deployments import read_holder
 from rukpak.controller.cli.install_controller import read_manifests
 from rukpak.controller.cli.installation import DEFINITION, list_programs
 from rukpak.controller.content.limits import one_line
@@ -39,6 +38,7 @@ from rukpak.controller.playground.processes import Process, kill_noted, running_
 from rukpak.controller.playground.programs import CONTROL_PLANE, Settings, read_settings
 from rukpak.controller.processes.programs import Mechanisms
 from rukpak.controller.views import FailedError
+from rukpak.controller.views.access import read_holder
 from rukpak.controller.views.texts import to_table
 
 NAME = "playground"

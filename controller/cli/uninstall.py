@@ -22,7 +22,7 @@ from rukpak.api import names
 from rukpak.api.v1alpha2.reading import try_to_read
 from rukpak.controller.apply.ownership import Disposal, RemovalCause, dispose, is_marked_to_stay
 from rukpak.controller.cli.command import confirm, connect, tell, tell_all
-from rukpak.controller.cli.deployments import AWAITING_CONTROLLER, POLL_SECONDS, read_holder, read_if_exists, wait_while
+from rukpak.controller.cli.deployments import AWAITING_CONTROLLER, POLL_SECONDS, wait_while
 from rukpak.controller.cli.installation import DEFINITION, LABEL, describe_cluster
 from rukpak.controller.content.limits import some
 from rukpak.controller.kube.client import Client
@@ -35,7 +35,7 @@ from rukpak.controller.manager.process import set_up_log
 from rukpak.controller.observe.records import ObjectKey, Record, project
 from rukpak.controller.settings import Settings
 from rukpak.controller.views import FailedError, MisuseError
-from rukpak.controller.views.access import MANAGER, Deployments, Manifest, NoApiError
+from rukpak.controller.views.access import MANAGER, Deployments, Manifest, NoApiError, read_holder, read_if_exists
 from rukpak.controller.views.texts import name_of
 
 STOP_SECONDS = 10.0

@@ -198,6 +198,11 @@ def make_steps(deployment: BundleDeployment) -> list[Step]:
     installed_at = next(
         (each.installed_at for each in status.history if each.revision == status.installed_revision), None
     )
+    # Healthy may be False all through an upgrade, but a revision has not been working before it was applied.
+    applied_at = next((each.installed_at or each.started_at for each in status.history), None)
+    judged_since = ""
+    if healthy and healthy.reason != Reason.NOT_INSTALLED:
+        judged_since = max(_time(applied_at), _time(healthy.last_transition_time))
     return [
         _step("Sources", in_sources, is_done=bool(pins), time=_time(resolved), facts=list(_describe_pins(pins))),
         _step("Content", in_content, is_done=bool(status.revision), facts=[deployment.spec.format]),
@@ -205,7 +210,13 @@ def make_steps(deployment: BundleDeployment) -> list[Step]:
         _step(
             "Objects", in_objects, is_done=is_installed, time=_time(installed_at), facts=_describe_objects(deployment)
         ),
-        _step("Health", healthy, is_done=False, facts=[name_of_reported(each) for each in status.not_ready[:3]]),
+        _step(
+            "Health",
+            healthy,
+            is_done=False,
+            time=judged_since,
+            facts=[name_of_reported(each) for each in status.not_ready[:3]],
+        ),
     ]
 
 

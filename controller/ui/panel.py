@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.apply.drift import DriftedField, as_compared, narrow
 from rukpak.controller.apply.targets import Target
+from rukpak.controller.observe.records import key_of
 from rukpak.controller.ui.model import Moment, make_event_moment
 from rukpak.controller.untrusted import mappings, text
 from rukpak.controller.views.access import Manifest
 from rukpak.controller.views.comparison import clean, set_side_by_side
-from rukpak.controller.views.objects import Node, describe_wave, find_drift, flatten, owner_of
+from rukpak.controller.views.objects import CHILD_KINDS, Node, describe_wave, find_drift, flatten, owner_of
 
 MOST_ROWS = 2000
 """Lines of an object from which on only those around changes are shown."""
@@ -50,6 +51,8 @@ class Panel:
     """Fields that other clients have changed."""
     pods: Sequence[Node]
     """Those below it, or itself."""
+    may_have_pods: bool
+    """Whether there may be logs."""
     events: Sequence[Moment]
     difference: Sequence[tuple[str, str, bool]] | None
     """Lines of what is desired and of what is live, and whether they differ; None: it is not known what is desired."""
@@ -71,6 +74,7 @@ def make_panel(
     *above, node = seen.line
     drifted = find_drift(seen.value, seen.target, owner_of(deployment)) if seen.target else None
     moments = sorted(map(make_event_moment, events), key=lambda each: each.time, reverse=True)
+    pods = [each for each in flatten([node]) if each.kind == "Pod"]
     return Panel(
         title=node.title,
         node=node,
@@ -79,7 +83,8 @@ def make_panel(
         since=find_last_change(seen.value),
         wave=_describe_wave(deployment, seen.wave),
         drift=drifted.fields if drifted else (),
-        pods=[each for each in flatten([node]) if each.kind == "Pod"],
+        pods=pods,
+        may_have_pods=bool(pods) or key_of(seen.value)[:2] in CHILD_KINDS,
         events=moments,
         difference=compare_with_target(seen.target, seen.value, key) if seen.target else None,
         notes=notes,

@@ -244,7 +244,7 @@ async def _detail_events(site: Site, name: str) -> AsyncIterator[tuple[str, str]
     contact, sent, seen, offers, waited = "", "", 0, "", DETAIL_SECONDS
     with site.board.viewing(name) as view:
         while True:
-            if (now := json.dumps(site.board.contact())) != contact:
+            if (now := json.dumps(site.board.contact(name))) != contact:
                 contact = now
                 yield "contact", contact
             if view.version != seen and site.board.is_listed and waited >= DETAIL_SECONDS:
@@ -269,9 +269,10 @@ def _offer(site: Site, name: str) -> str:
 
 async def _show_yaml(site: Site, request: Request) -> Response:
     name, uid = request.path_params["name"], request.query_params.get("uid", "")
+    is_complete = await run_in_threadpool(_is_complete, site.board, name, uid)
     value = await run_in_threadpool(_find, site.board, name, uid)
     if value is None:
-        return _fail(HTTPStatus.NOT_FOUND, "this object does not exist any more")
+        return _fail_to_find(is_complete=is_complete)
     return PlainTextResponse(await run_in_threadpool(write_yaml, value, site.key))
 
 
@@ -282,12 +283,25 @@ def _find(board: Board, name: str, uid: str) -> Manifest | None:
     return view.find(uid) if view else None
 
 
+def _is_complete(board: Board, name: str, uid: str) -> bool:
+    """Return whether what is not found now does not exist; asked before it is looked for."""
+    view = board.view(name)
+    return view.is_complete() if uid and view else not uid
+
+
+def _fail_to_find(*, is_complete: bool) -> JSONResponse:
+    if is_complete:
+        return _fail(HTTPStatus.NOT_FOUND, "this object does not exist any more")
+    return _fail(HTTPStatus.SERVICE_UNAVAILABLE, "this object is not known yet")
+
+
 async def _show_object(site: Site, request: Request) -> Response:
-    view = site.board.view(request.path_params["name"])
-    uid = request.query_params.get("uid", "")
+    name, uid = request.path_params["name"], request.query_params.get("uid", "")
+    view = site.board.view(name)
+    is_complete = await run_in_threadpool(_is_complete, site.board, name, uid)
     text = await run_in_threadpool(view.make_panel, uid, site.key) if view and uid else None
     if text is None:
-        return _fail(HTTPStatus.NOT_FOUND, "this object does not exist any more")
+        return _fail_to_find(is_complete=is_complete)
     return Response(text, media_type="application/json")
 
 

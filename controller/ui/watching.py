@@ -19,10 +19,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from rukpak.api import names
 from rukpak.api.v1alpha2.reading import try_to_read
 from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.apply.targets import Target
 from rukpak.controller.building.revision import Revision
+from rukpak.controller.content.limits import some
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import ApiError
@@ -34,7 +36,7 @@ from rukpak.controller.processes.supervision import Kind
 from rukpak.controller.ui.model import make_detail, make_row, to_json
 from rukpak.controller.ui.panel import Seen, make_panel
 from rukpak.controller.untrusted import text
-from rukpak.controller.views.access import RUNNING, Manifest, read_revisions, select_owned, typed
+from rukpak.controller.views.access import RUNNING, Manifest, explain_unserved, read_revisions, select_owned, typed
 from rukpak.controller.views.objects import (
     Node,
     Outline,
@@ -53,6 +55,9 @@ from rukpak.controller.views.objects import (
 
 LARGE_BYTES = 16 << 10
 """Size above which an object is kept compressed."""
+CONTROLLER_SECONDS = 10.0
+"""After how long it is asked again whether controllers run, while a page is open."""
+SHOWN_NAMES = 5
 STORE_SECONDS = 30.0
 """After how long the revision store is read again if that failed."""
 MOST_EVENTS, MOST_REGARDED = 50, 20
@@ -134,7 +139,7 @@ class Board:
         self._changed: set[str] = set()
         """Names of those whose rows are to be made; empty ones for none."""
         self._worker = client.supervisor.thread(Kind.WATCH, "rows of the page", self._make_rows)
-        self._stopping = False
+        self._stopping = threading.Event()
         self.is_listed = False
         """Whether all BundleDeployments are known, even if the cluster has gone since."""
         self._rows: dict[str, tuple[int, str]] = {}
@@ -142,19 +147,28 @@ class Board:
         """Version of the rows; grows with each change."""
         self._views: dict[str, View] = {}
         self._requires: dict[str, Sequence[str]] = {}
+        self._shards: dict[str, str] = {}
+        """That each BundleDeployment names; empty: the default one."""
+        self._unserved: Mapping[str, str] = {}
+        """Why nobody acts on a shard, by the shard."""
+        self._asked = threading.Event()
+        """Set while a page is open. The Leases are read on a thread of their own, as that may take long."""
+        self._asker = client.supervisor.thread(Kind.WATCH, "controllers of the page", self._find_controllers)
         self._reached = ""
         """When the cluster was known to answer last; empty: never."""
 
     def start(self) -> None:
         """Begin to watch; only once."""
         self._worker.start()
+        self._asker.start()
         self._reflector.start()
 
     def stop(self) -> None:
         """Stop all watches; returns at once."""
         self._reflector.stop()
         with self._woken:
-            self._stopping = True
+            self._stopping.set()
+            self._asked.set()
             self._woken.notify_all()
             for view in self._views.values():
                 view.stop()
@@ -173,8 +187,8 @@ class Board:
     def _make_rows(self) -> None:
         while True:
             with self._woken:
-                self._woken.wait_for(lambda: self._changed or self._stopping)
-                if self._stopping:
+                self._woken.wait_for(lambda: self._changed or self._stopping.is_set())
+                if self._stopping.is_set():
                     return
                 changed, self._changed = self._changed, set()
                 is_synced = self._reflector.synced
@@ -185,19 +199,44 @@ class Board:
     def _make_row(self, name: str) -> None:
         value = self.find(name)
         row = make_row(value) if value else None
-        text = to_json(row) if row else ""
+        made = to_json(row) if row else ""
         with self._lock:
             self.version += 1
-            if text:
-                self._rows[name] = (self.version, text)
+            if value:
+                self._rows[name] = (self.version, made)
+                self._shards[name] = text(value, "metadata", "labels", names.SHARD)
             else:
                 self._rows.pop(name, None)
+                self._shards.pop(name, None)
             required = row.requires if row else ()
             affected = {*required}.symmetric_difference(self._requires.pop(name, ()))
             self._requires |= {name: required} if required else {}
             views = [self._views[each] for each in affected if each in self._views]
         for view in views:
             view.note()
+
+    def _find_controllers(self) -> None:
+        while self._asked.wait():
+            self._asked.clear()
+            if self._stopping.is_set():
+                return
+            with self._lock:
+                shards = {*self._shards.values()}
+            try:
+                found = {each: explain_unserved(self.client, self.namespace, each) for each in sorted(shards)}
+                self._unserved = {shard: why for shard, why in found.items() if why}
+            except ApiError:
+                self._unserved = {}  # it is not known, and the watches tell that the cluster does not answer
+            self._stopping.wait(CONTROLLER_SECONDS)
+
+    def _describe_unserved(self, name: str) -> str:
+        unserved = self._unserved
+        if not unserved:
+            return ""
+        with self._lock:
+            shards = {each: shard for each, shard in self._shards.items() if name in ("", each)}
+        found = {shard: sorted(each for each, its in shards.items() if its == shard) for shard in unserved}
+        return "\n".join(f"{some(found[shard], SHOWN_NAMES)}: {why}" for shard, why in unserved.items() if found[shard])
 
     def rows(self) -> dict[str, tuple[int, str]]:
         """Return the version and the JSON of each row, by name."""
@@ -214,8 +253,12 @@ class Board:
         found = self._reflector.cache.get(("", name))
         return found.value() if found else None
 
-    def contact(self) -> dict[str, str]:
-        """Return whether the cluster answers: `state`, `message`, and `since` when it does not."""
+    def contact(self, name: str = "") -> dict[str, str]:
+        """Return whether the cluster answers, and controllers run: `state`, `message`, and `since` when it does not.
+
+        Args:
+            name: of the BundleDeployment that a page shows; empty: all.
+        """
         reflector = self._reflector
         if reflector.denied:
             return {"state": "denied", "message": reflector.denied, "since": self._reached}
@@ -225,7 +268,10 @@ class Board:
         if not reflector.synced:
             return {"state": "connecting", "message": "", "since": ""}
         self._reached = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return {"state": "live", "message": "", "since": ""}
+        if self.is_listed:
+            self._asked.set()
+        message = self._describe_unserved(name)
+        return {"state": "unserved" if message else "live", "message": message, "since": ""}
 
     @contextmanager
     def viewing(self, name: str) -> Iterator[View]:
@@ -313,6 +359,21 @@ class View:
         with self._lock:
             found = next((each for each in self._records() if each.uid == uid), None)
         return found.value() if found else None
+
+    def is_complete(self) -> bool:
+        """Return whether all objects are known that the user may list, so that one which is not found does not exist.
+
+        May wait for the API server.
+        """
+        if self._board.find(self._name) is None:
+            return self._board.is_listed
+        self.read()
+        with self._lock:
+            watches = dict(self._objects)
+            # Asked first: what is listed meanwhile may own objects that are not watched yet.
+            are_listed = all(each.synced or each.denied for each in watches.values())
+            owned = list(find_owned_resources(each.outline.key for each in self._records()))
+        return bool(watches) and are_listed and all(each in watches for each in owned)
 
     def make_panel(self, uid: str, key: bytes) -> str | None:
         """Return what the panel of an object shows, as JSON; None if it is not one of the BundleDeployment.

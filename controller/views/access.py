@@ -1,4 +1,4 @@
-"""BundleDeployments, other objects and stored revisions, as the user who asks may read and change them.
+"""BundleDeployments, other objects and stored revisions, as the user who asks may read and change them; and who acts.
 
 A decision carries the resourceVersion of what was shown, so that what has changed meanwhile is neither approved nor
 denied. Not here: the questions before it, and what it leads to (cli/changes.py, ui/server.py).
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any
 
@@ -19,7 +21,16 @@ from rukpak.controller.building.revision import Revision
 from rukpak.controller.kube.client import PAGE_ITEMS, Client, Response
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import ApiError, attempt
-from rukpak.controller.kube.resources import DEPLOYMENTS, GroupVersionKind, Resource, read_kinds
+from rukpak.controller.kube.lease import LEASES
+from rukpak.controller.kube.resources import (
+    DEFAULT_SHARD,
+    DEPLOYMENTS,
+    GroupVersionKind,
+    Resource,
+    Shard,
+    is_shard_name,
+    read_kinds,
+)
 from rukpak.controller.kube.watch import Collection, parse_events
 from rukpak.controller.observe.explanations import FEW_PODS, list_pods
 from rukpak.controller.observe.health.explain import explain, explained, pods_of
@@ -425,3 +436,98 @@ def pin(deployments: Deployments, deployment: BundleDeployment, digest: str | No
     if value is None:
         raise FailedError(f"{metadata.name}: not found")
     return value
+
+
+# the controllers that act
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """The controller that holds the Lease."""
+
+    identity: str
+    version: str
+    """Empty: unknown, since an older release does not record it."""
+    seconds: float
+    """Since it renewed the Lease, by the clocks of the cluster and of the controller."""
+    duration: float
+    """Seconds after which a silent controller has lost the Lease."""
+
+    @property
+    def host(self) -> str:
+        """The pod or machine that it runs on."""
+        return self.identity.rpartition("_")[0] or self.identity
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has renewed the Lease in time."""
+        return self.seconds <= self.duration
+
+
+def read_if_exists(client: Client, path: str) -> Response | None:
+    """Return the reply with an object; None if it does not exist.
+
+    Raises: ApiError.
+    """
+    return attempt(lambda: client.get(path), HTTPStatus.NOT_FOUND)
+
+
+def read_holder(client: Client, namespace: str, shard: Shard = DEFAULT_SHARD) -> Holder | None:
+    """Return the controller that holds the Lease of a shard in a namespace; None: nobody does.
+
+    Raises: ApiError.
+    """
+    reply = read_if_exists(client, LEASES.path(namespace, shard.lease))
+    spec: Mapping[str, Any] = (reply.value.get("spec") or {}) if reply else {}
+    if reply is None or not spec.get("holderIdentity"):
+        return None
+    renewed = datetime.fromisoformat(str(spec.get("renewTime") or "1970-01-01T00:00:00Z"))
+    return Holder(
+        identity=str(spec["holderIdentity"]),
+        version=str((reply.value["metadata"].get("annotations") or {}).get(names.VERSION) or ""),
+        seconds=(server_time(reply) - renewed).total_seconds(),
+        duration=float(spec.get("leaseDurationSeconds") or 0),
+    )
+
+
+def server_time(reply: Response) -> datetime:
+    """Return when the API server sent a reply, to the second; the time of this machine if it does not say."""
+    try:
+        return parsedate_to_datetime(reply.headers.get("Date", ""))
+    except ValueError:
+        return datetime.now(UTC)
+
+
+def explain_unserved(client: Client, namespace: str, shard: str) -> str:
+    """Return that no controller serves a shard, and what to do; empty if one does, or the user may not know.
+
+    Args:
+        client: of the cluster.
+        namespace: of the controller.
+        shard: empty: the default one.
+
+    Raises: ApiError.
+    """
+    if is_served(client, namespace, shard):
+        return ""
+    if not shard:
+        found = f'no controller is active in namespace "{namespace}"'
+        return f'{found}; "rukpak check" says what is missing, and --namespace names another one'
+    remedy = f'start one with "--shard {shard}"' if is_shard_name(shard) else "that cannot be the name of one"
+    return f'no controller serves the shard "{shard}"; {remedy}, or change the label {names.SHARD}'
+
+
+def is_served(client: Client, namespace: str, shard: str) -> bool:
+    """Return whether a controller serves a shard, empty: the default one; true if the user may not know.
+
+    Raises: ApiError.
+    """
+    if shard and not is_shard_name(shard):
+        return False
+    try:
+        holder = read_holder(client, namespace, Shard(shard))
+    except ApiError as error:
+        if error.status == HTTPStatus.FORBIDDEN:
+            return True
+        raise
+    return holder is not None and holder.is_running

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from rukpak.api.names import WAVE
+from rukpak.api.names import LEASE, WAVE
 from rukpak.controller.playground.processes import wait_for
 from tests.support.browser import find_violations, launch, opened
 from tests.support.fake_api import Fault
@@ -26,8 +26,10 @@ from tests.support.pages import (
     CONFIG_MAPS,
     DIGEST,
     EVENTS,
+    LEASES,
     NEXT,
     OLDER,
+    PODS,
     STORE,
     WORKLOADS,
     Served,
@@ -37,6 +39,7 @@ from tests.support.pages import (
     deployment,
     drifted,
     make_revision,
+    not_ready,
     pin,
     ready,
     serve,
@@ -166,6 +169,20 @@ def test_all_are_listed_the_worst_first_with_their_state_as_a_word(page: Page) -
     assert "image registry.example.com/ads/bundle:v9 does not exist" in page.locator("tbody tr").first.inner_text()
     shapes = page.locator("tbody .sign").evaluate_all("signs => signs.map(sign => sign.innerHTML)")
     assert len(set(shapes)) == 5
+
+
+def test_a_message_has_the_width_of_its_column(page: Page, shop: Shop) -> None:
+    text = "Job shop/migrate: pre-install hook has failed: BackoffLimitExceeded, 3 retries"
+    shop.put("ads", deployment(**not_ready("InstallFailed", text, condition("Stalled", "True", "InstallFailed", text))))
+    page.set_viewport_size({"width": 1280, "height": 800})
+    message = page.locator("tr[data-name=ads] .message")
+    expect(message).to_have_text(text)
+    shown = message.evaluate("each => each.clientWidth / each.scrollWidth")
+    assert shown * len(text) > 60
+    row, cell = page.locator("tr[data-name=ads]").bounding_box(), message.bounding_box()
+    assert row
+    assert cell
+    assert cell["y"] + cell["height"] <= row["y"] + row["height"], "it is not cut below"
 
 
 def test_a_state_a_text_and_each_choice_narrow_the_list(page: Page, shop: Shop) -> None:
@@ -425,6 +442,82 @@ def test_the_log_of_a_container_that_starts_again_or_only_now_is_read_without_a_
     expect(page.locator(".log")).to_have_text("second")
 
 
+GONE = "this object does not exist any more"
+
+
+def note_requests(page: Page) -> list[str]:
+    """Return what the page asks for from now on, about objects."""
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if "uid=" in request.url else None)
+    return asked
+
+
+@pytest.mark.parametrize("tab", ["summary", "logs", "yaml"])
+def test_that_an_object_is_gone_is_said_at_once_and_it_is_not_asked_for_again(tab: str, page: Page, shop: Shop) -> None:
+    uid = shop.put_pod("vt9mb", is_ready=False)["metadata"]["uid"]
+    shop.api.texts[LOG] = b"why it ended"
+    show(page, f"#/bd/shop/object/{uid}/{tab}")
+    panel = page.locator(".panel")
+    expect(panel).to_contain_text({"summary": "ImagePullBackOff", "logs": "why it ended", "yaml": "kind: Pod"}[tab])
+    page.wait_for_timeout(1000)  # all watches have told what there is
+    asked = note_requests(page)
+    shop.api.delete(PODS, POD)
+    expect(panel.get_by_role("status")).to_have_text(GONE)
+    if tab == "logs":
+        expect(panel.locator(".log")).to_have_text("why it ended")
+    assert len(asked) == 1
+    shop.put_pod("8zq2x", is_ready=False)  # other changes
+    follow_link(page, "Events")
+    expect(panel).to_have_text(GONE)
+    page.wait_for_timeout(1500)
+    assert len(asked) == 1
+
+
+def test_that_an_object_is_gone_is_said_at_once_to_who_comes_later(page: Page, shop: Shop) -> None:
+    asked = note_requests(page)
+    show(page, "#/bd/shop/object/uid-gone/logs")
+    expect(page.locator(".panel")).to_have_text(GONE)
+    before = len(asked)
+    page.wait_for_timeout(1500)
+    assert len(asked) == before
+
+
+def test_only_what_may_have_pods_has_a_tab_for_logs(page: Page, shop: Shop) -> None:
+    tabs = page.get_by_role("navigation", name="About this object").locator("a")
+    show(page, "#/bd/shop")
+    follow_link(page, "database")
+    expect(page.locator(".panel .verdict")).to_be_visible()
+    expect(tabs).to_have_text(["Summary", "Events", "Difference", "YAML"])
+    page.keyboard.press("Escape")
+    shop.api.delete(PODS, POD)
+    shop.api.delete(PODS, "web-6d4cf56db6-8zq2x")
+    follow_link(page, "web")
+    expect(tabs).to_have_text(["Summary", "Logs", "Events", "Difference", "YAML"])
+
+
+def test_a_long_title_in_the_timeline_leaves_the_times_alone(page: Page, shop: Shop) -> None:
+    text = "Deployment search/api: 1 of 2 replicas are available"
+    stalled = condition("Stalled", "True", "ProgressDeadlineExceeded", text)
+    shop.put("search", deployment(**not_ready("ProgressDeadlineExceeded", text, stalled)))
+    page.set_viewport_size({"width": 1280, "height": 800})
+    show(page, "#/bd/search")
+    line = page.locator(".line-of-time li", has_text="Stalled is True").first
+    time, title, reason = (line.locator(each).bounding_box() for each in ("time", "strong", ".reason"))
+    assert time
+    assert title
+    assert reason
+    assert abs(title["y"] - time["y"]) < 4, "side by side"
+    assert min(title["x"], reason["x"]) >= time["x"] + time["width"]
+
+
+def test_an_object_is_gone_with_its_bundle_deployment(page: Page, shop: Shop) -> None:
+    uid = shop.put_pod("vt9mb", is_ready=False)["metadata"]["uid"]
+    show(page, f"#/bd/shop/object/{uid}")
+    expect(page.locator(".panel")).to_contain_text("ImagePullBackOff")
+    shop.api.delete(BOARD, "shop")
+    expect(page.locator(".panel")).to_have_text(GONE)
+
+
 def test_who_may_not_read_a_log_is_told(page: Page, shop: Shop) -> None:
     pod = shop.put_pod("vt9mb", is_ready=False)
     show(page, f"#/bd/shop/object/{pod['metadata']['uid']}/events")
@@ -595,6 +688,26 @@ def test_a_cluster_that_is_away_is_said_with_the_age_of_what_is_shown_and_comes_
     assert page.evaluate("window.stays")
 
 
+@pytest.mark.parametrize("view", ["#/", "#/bd/search"])
+def test_that_no_controller_runs_is_said_and_until_when(
+    view: str, page: Page, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "CONTROLLER_SECONDS", 0.2)
+    shop.api.delete(LEASES, LEASE)
+    show(page, view)
+    banner = page.get_by_role("alert")
+    names = "search" if view != "#/" else "ads, billing, metrics, search, shop"
+    expect(banner).to_have_text(
+        f'{names}: no controller is active in namespace "rukpak-system"; "rukpak check" says what is missing, and '
+        "--namespace names another one.",
+        timeout=40_000,  # the first answer may be ten seconds old
+    )
+    expect(page.locator("#live")).to_have_text("no controller")
+    shop.run_controller()
+    expect(banner).to_be_hidden()
+    expect(page.locator("#live")).to_have_text("live")
+
+
 def test_a_page_that_nobody_looks_at_follows_nothing_until_somebody_does(
     page: Page, served: Served, shop: Shop
 ) -> None:
@@ -655,6 +768,13 @@ def test_what_would_change_is_shown_before_it_is_asked_for(
     assert [each for each in shop.api.received if each.query.get("dryRun")]
     dialog.get_by_role("button", name="Cancel").click()
     assert not [each for each in shop.api.received if each.method == "PATCH" and not each.query.get("dryRun")]
+
+
+def test_what_the_controller_has_yet_to_do_is_requested(page: Page) -> None:
+    show(page, "#/bd/search")
+    page.get_by_role("button", name="Reconcile").click()
+    page.get_by_role("dialog", name="Reconcile: search").get_by_role("button", name="Reconcile").click()
+    expect(page.locator("#said")).to_have_text("Reconcile: search: requested")
 
 
 def test_history_names_charts_and_their_versions(page: Page, shop: Shop) -> None:

@@ -34,6 +34,7 @@ JOBS = "/apis/batch/v1/jobs"
 REPLICA_SETS = "/apis/apps/v1/namespaces/shop/replicasets"
 PODS = "/api/v1/namespaces/shop/pods"
 ALL_PODS = "/api/v1/pods"
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{names.DEFAULT_NAMESPACE}/leases"
 STORE = f"/api/v1/namespaces/{names.DEFAULT_NAMESPACE}/secrets"
 DIGEST = "sha256:" + "1f2e3d4c5b6a" + 52 * "0"
 OLDER = "sha256:" + "9a8b7c6d5e4f" + 52 * "0"
@@ -187,9 +188,23 @@ class Shop:
 
     def __init__(self) -> None:
         self.api = FakeApi(
-            *(BOARD, EVENTS, SHOP_EVENTS, WORKLOADS, REPLICA_SETS, CONFIG_MAPS, SECRETS, JOBS, ALL_PODS, PODS, STORE)
+            *(
+                BOARD,
+                EVENTS,
+                SHOP_EVENTS,
+                WORKLOADS,
+                REPLICA_SETS,
+                CONFIG_MAPS,
+                SECRETS,
+                JOBS,
+                ALL_PODS,
+                PODS,
+                STORE,
+                LEASES,
+            )
         )
         self.allow(True)
+        self.run_controller()
         self.api.documents["/apis"] = (_discovery("apps", "v1", ("Deployment", "deployments")), "")
         self.api.documents["/api"] = (
             _discovery("", "v1", ("ConfigMap", "configmaps"), ("Secret", "secrets"), ("Pod", "pods")),
@@ -199,6 +214,13 @@ class Shop:
     def allow(self, allowed: bool) -> None:
         """Let the API server say whether the user may do what is asked about."""
         self.api.documents[REVIEWS] = ({"kind": "SelfSubjectAccessReview", "status": {"allowed": allowed}}, "")
+
+    def run_controller(self, shard: str = "") -> None:
+        """Let a controller hold the Lease of a shard."""
+        spec = {"holderIdentity": "here_1", "renewTime": ago(), "leaseDurationSeconds": 3600}
+        about = {"namespace": names.DEFAULT_NAMESPACE}
+        name = f"{names.LEASE}-{shard}" if shard else names.LEASE
+        self.api.put(LEASES, name, about=about, apiVersion="coordination.k8s.io/v1", kind="Lease", spec=spec)
 
     def put(self, name: str, content: Mapping[str, Any], **about: Any) -> Json:
         """Create or change a BundleDeployment."""

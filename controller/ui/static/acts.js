@@ -60,16 +60,16 @@ export function ask(verb, name, given) {
   return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true }));
 }
 
-/** Do it, and say how that ended. */
-export async function send(path, title, name, { revision = "", shown = "" }) {
+/** Do it, and say how that ended; the controller reconciles later, if one runs. */
+export async function send(path, verb, title, name, { revision = "", shown = "" }) {
   const said = document.getElementById("said");
   said.className = "";
   said.textContent = `${title}: ${name}…`;
   try {
     const csrf = document.querySelector('meta[name="csrf"]').content;
-    const reply = await fetch(path, { method: "POST", headers: { "Content-Type": "application/json", "X-CSRF-Token": csrf }, body: JSON.stringify({ revision, shown }) });
+    const reply = await fetch(`${path}/acts/${verb}`, { method: "POST", headers: { "Content-Type": "application/json", "X-CSRF-Token": csrf }, body: JSON.stringify({ revision, shown }) });
     if (!reply.ok) throw new Error((await reply.json()).message);
-    said.textContent = `${title}: ${name}: done`;
+    said.textContent = `${title}: ${name}: ${verb === "reconcile" ? "requested" : "done"}`;
   } catch (error) {
     said.className = "failed";
     said.textContent = `${title}: ${name}: ${error.message}`;

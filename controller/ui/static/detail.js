@@ -72,6 +72,7 @@ export class Detail {
     if (!detail) {
       for (const [name, part] of Object.entries(this.parts)) if (name !== "head") replace(part);
       this.known = {};
+      this.panel?.refreshIf([]);
       replace(this.parts.head, make("h1", {}, this.name), make("p", { class: "quiet", role: "status" }, `BundleDeployment "${this.name}" does not exist.`));
       return;
     }
@@ -142,7 +143,7 @@ export class Detail {
 
   async act(verb, title, given) {
     const change = this.changeOf(verb, given);
-    if (await ask(verb, this.name, { ...given, change })) await send(`${this.path}/acts/${verb}`, title, this.name, given);
+    if (await ask(verb, this.name, { ...given, change })) await send(this.path, verb, title, this.name, given);
   }
 
   pending(pending, offers) {

@@ -32,6 +32,12 @@ export class Log {
     this.isLeft = true;
   }
 
+  /** Read no more, and say why; the lines stay. */
+  end(message) {
+    this.reading?.abort();
+    this.said.textContent = message;
+  }
+
   text() {
     return this.shown().join("\n");
   }

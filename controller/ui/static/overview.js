@@ -252,7 +252,9 @@ function cells(row) {
   ].filter(Boolean);
   return [
     cell("name", sign(row.state), make("a", { href: `#/bd/${encodeURIComponent(row.name)}`, key: row.name }, row.name)),
-    cell("why", make("span", { class: `word ${row.state}` }, row.state), row.reason && row.reason.toLowerCase() !== row.state && !row.pending && make("span", { class: "reason" }, row.reason), ...flags, row.state !== "ready" && make("span", { class: "message", title: row.message }, row.message)),
+    cell("why",
+      make("div", {}, make("span", { class: `word ${row.state}` }, row.state), row.reason && row.reason.toLowerCase() !== row.state && !row.pending && make("span", { class: "reason" }, row.reason), ...flags),
+      row.state !== "ready" && make("span", { class: "message", title: row.message }, row.message)),
     cell("objects", ...bar(row)),
     cell("format", row.format),
     cell("source", row.sources.join(", ")),

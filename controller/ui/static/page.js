@@ -45,7 +45,7 @@ function showTrail(name) {
   );
 }
 
-const WORDS = { live: "live", connecting: "connecting", away: "cluster away", denied: "no permission", stopped: "disconnected" };
+const WORDS = { live: "live", connecting: "connecting", away: "cluster away", denied: "no permission", unserved: "no controller", stopped: "disconnected" };
 
 function showContact({ state, message, since }) {
   const pill = document.getElementById("live");
@@ -58,12 +58,13 @@ function showContact({ state, message, since }) {
   const texts = {
     away: `The cluster does not answer: ${message}.${old}`,
     denied: `BundleDeployments cannot be listed: ${message}.`,
+    unserved: `${message}.`,
     stopped: `No answer from "rukpak ui": it has ended, or this page was closed for it.${old}`,
   };
   const banner = document.getElementById("contact");
   const text = texts[state] ?? "";
   banner.hidden = !text;
-  document.body.classList.toggle("stale", Boolean(text));
+  document.body.classList.toggle("stale", Boolean(text) && state !== "unserved"); // then objects are shown as they are
   if (banner.textContent !== text) banner.textContent = text;
 }
 

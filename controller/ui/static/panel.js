@@ -15,6 +15,8 @@ export class Panel {
     this.nav = make("nav", { class: "tabs", "aria-label": "About this object" });
     this.body = make("div", { class: "panel" });
     this.log = null;
+    this.mayHavePods = undefined; // until that is known
+    this.gone = ""; // what is said once it does not exist any more
   }
 
   get address() {
@@ -43,9 +45,16 @@ export class Panel {
     this.tab = TABS[tab] ? tab : "summary";
     this.log?.leave();
     this.log = null;
-    replace(this.nav, ...Object.entries(TABS).map(([name, title]) => make("a", { href: `${this.address}/${name}`, key: name, "aria-current": name === this.tab && "page" }, title)));
+    this.drawTabs();
     replace(this.body, make("p", { class: "quiet", role: "status" }, "Loading…"));
     await this.refresh();
+  }
+
+  /** Show the tabs; only what may have pods has logs, which its YAML does not tell. */
+  drawTabs() {
+    const hasLogs = this.mayHavePods ?? ["logs", "yaml"].includes(this.tab);
+    const tabs = Object.entries(TABS).filter(([name]) => name !== "logs" || hasLogs);
+    replace(this.nav, ...tabs.map(([name, title]) => make("a", { href: `${this.address}/${name}`, key: name, "aria-current": name === this.tab && "page" }, title)));
   }
 
   /** Show again what has changed if the object has. */
@@ -58,10 +67,16 @@ export class Panel {
   /** Show again what may have changed. */
   async refresh() {
     const tab = this.tab;
+    if (this.gone) {
+      this.fail(this.gone);
+      return;
+    }
     const reply = await this.read(tab === "yaml" ? "yaml" : "object");
     if (this.isLeft || tab !== this.tab) return;
     if (!reply.ok) {
-      replace(this.body, make("p", { role: "status" }, (await reply.json()).message));
+      const { message } = await reply.json();
+      if (reply.status === 404) this.gone = message;
+      this.fail(message);
       return;
     }
     if (tab === "yaml") {
@@ -73,16 +88,26 @@ export class Panel {
     const about = await reply.json();
     if (this.isLeft || tab !== this.tab) return;
     this.title.textContent = about.title;
+    if (this.mayHavePods !== about.may_have_pods) {
+      this.mayHavePods = about.may_have_pods;
+      this.drawTabs();
+    }
     if (tab === "logs") {
       this.log ??= new Log(this.detail.path, this.body);
       this.log.take(about.pods);
     } else replace(this.body, ...{ summary: () => this.summary(about), events: () => events(about), difference: () => difference(about) }[tab]());
   }
 
-  /** Return a reply; an object is only known once the stream has brought it. */
+  /** Say why there is nothing to show; the lines of a log stay. */
+  fail(message) {
+    if (this.log) this.log.end(message);
+    else replace(this.body, make("p", { role: "status" }, message));
+  }
+
+  /** Return a reply; objects are only known once the stream has brought them. */
   async read(what, tries = 20) {
     const reply = await fetch(`${this.detail.path}/${what}?${new URLSearchParams({ uid: this.uid })}`);
-    if (reply.status !== 404 || !tries || this.isLeft) return reply;
+    if (reply.status !== 503 || !tries || this.isLeft) return reply;
     await new Promise((resolve) => setTimeout(resolve, 250));
     return this.read(what, tries - 1);
   }

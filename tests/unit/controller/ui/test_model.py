@@ -12,7 +12,19 @@ from rukpak.api.v1alpha2.reading import try_to_read
 from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.ui.model import make_detail, make_row, make_steps, seal, write_yaml
 from rukpak.controller.views.objects import Node, make_nodes, make_outline
-from tests.support.pages import DIGEST, condition, deployment, drifted, not_ready, pending, pin, ready, waiting
+from tests.support.pages import (
+    DIGEST,
+    NEXT,
+    ago,
+    condition,
+    deployment,
+    drifted,
+    not_ready,
+    pending,
+    pin,
+    ready,
+    waiting,
+)
 
 Json = dict[str, Any]
 
@@ -139,6 +151,17 @@ def test_steps_tell_what_they_have_come_to_and_what_is_wrong() -> None:
     assert objects.facts == ("5 of 6 healthy", "1 progressing", "1 drifted")
     assert (health.reason, health.facts) == ("Progressing", ("Deployment shop/web",))
     assert health.message == "Deployment shop/web: 1 of 2 replicas are available"
+
+
+@pytest.mark.parametrize("kind", ["installedAt", "startedAt"])
+def test_health_counts_from_when_the_revision_was_applied(kind: str) -> None:
+    """Healthy is False all through an upgrade of what was not healthy before."""
+    status = not_ready("Progressing", "Deployment shop/web: 1 of 2 replicas are available")
+    [healthy] = [each for each in status["conditions"] if each["type"] == "Healthy"]
+    status["history"] = [{"revision": NEXT, kind: ago(seconds=19)}, *status["history"]]
+    assert make_steps(read(deployment(**status)))[-1].time == status["history"][0][kind]
+    healthy["lastTransitionTime"] = ago(seconds=3)
+    assert make_steps(read(deployment(**status)))[-1].time == healthy["lastTransitionTime"]
 
 
 def test_who_has_signed_and_which_wave_is_applied_are_told() -> None:

@@ -7,10 +7,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from rukpak.api.v1alpha2.reading import try_to_read
 from rukpak.controller.apply.ownership import Owner
 from rukpak.controller.apply.targets import make_targets
 from rukpak.controller.building.revision import Revision, Terms
-from rukpak.controller.ui.panel import compare_with_target, find_last_change
+from rukpak.controller.ui.panel import Seen, compare_with_target, find_last_change, make_panel
+from rukpak.controller.views.objects import Node
+from tests.support.objects import make
+from tests.support.pages import deployment
 
 Json = dict[str, Any]
 
@@ -92,3 +96,23 @@ def test_desired_beside_live(case: Case) -> None:
 )
 def test_since_when(conditions: list[Any], expected: str) -> None:
     assert find_last_change({"status": {"conditions": conditions}}) == expected
+
+
+MAY_HAVE_PODS = [
+    ("v1", "Pod", True),
+    ("apps/v1", "Deployment", True),
+    ("batch/v1", "CronJob", True),
+    ("v1", "ConfigMap", False),
+    ("example.com/v1", "Deployment", False),
+]
+
+
+@pytest.mark.parametrize(("version", "kind", "expected"), MAY_HAVE_PODS)
+def test_only_what_may_have_pods_has_logs(version: str, kind: str, *, expected: bool) -> None:
+    value = make(version, kind, "web")
+    found, problem = try_to_read({**deployment(), "metadata": {"name": "shop", "uid": "u", "generation": 1}})
+    assert found, problem
+    node = Node(kind=kind, name="web", reason="")
+    assert make_panel(found, Seen(value=value, line=[node]), [], [], b"key").may_have_pods == expected
+    above = Node(kind=kind, name="web", reason="", children=[Node(kind="Pod", name="web-0", reason="")])
+    assert make_panel(found, Seen(value=value, line=[above]), [], [], b"key").may_have_pods

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import http.client
 import json
 import ssl
@@ -16,15 +17,21 @@ from typing import NamedTuple
 import pytest
 import trustme
 
+from rukpak.api import names
+from rukpak.controller.playground.processes import wait_for
 from rukpak.controller.revisions.store import RevisionStore
+from rukpak.controller.ui import watching
 from rukpak.controller.ui.guard import HEADERS
 from rukpak.controller.ui.server import RIGHT_SECONDS, Rights
 from rukpak.controller.ui.watching import View
 from tests.support.fake_api import Fault
 from tests.support.objects import make
 from tests.support.pages import (
+    BOARD,
+    CONFIG_MAPS,
     DIGEST,
     EVENTS,
+    LEASES,
     NEXT,
     STORE,
     WORKLOADS,
@@ -124,10 +131,67 @@ def test_rows_are_sent_once_and_then_what_has_changed(served: Served, shop: Shop
 
 def test_pages_share_the_watches(served: Served, shop: Shop) -> None:
     served.follow("/api/stream", "rows")
+    wait_for(lambda: served.board.contact() and count_leases(shop) == 1, 30, "the Lease is read")
     before = len(shop.api.received)
     for _ in range(5):
         served.follow("/api/stream", "rows")
     assert len(shop.api.received) == before
+
+
+def count_leases(shop: Shop) -> int:
+    """Return how often a Lease was read."""
+    return sum(each.path.startswith(LEASES) for each in shop.api.received)
+
+
+NOBODY = (
+    'no controller is active in namespace "rukpak-system"; "rukpak check" says what is missing, and --namespace names '
+    "another one"
+)
+BLUE = 'no controller serves the shard "blue"; start one with "--shard blue", or change the label core.rukpak.io/shard'
+
+
+def test_a_shard_that_no_controller_serves_is_told_where_it_is_shown(shop: Shop) -> None:
+    shop.put("search", deployment(), labels={names.SHARD: "blue"})
+    with serve(shop.api.client()) as served:
+        served.follow("/api/stream", "rows")
+        wait_for(lambda: served.board.contact()["state"] == "unserved", 30, "told")
+        assert served.board.contact()["message"] == f"search: {BLUE}"
+        assert served.board.contact("search")["message"] == f"search: {BLUE}"
+        assert served.board.contact("shop")["state"] == "live"
+
+
+def test_without_any_controller_all_are_named(shop: Shop) -> None:
+    shop.api.delete(LEASES, names.LEASE)
+    with serve(shop.api.client()) as served:
+        served.follow("/api/stream", "rows")
+        wait_for(lambda: served.board.contact()["state"] == "unserved", 30, "told")
+        assert served.board.contact()["message"] == f"ads, billing, metrics, search, shop: {NOBODY}"
+
+
+@pytest.mark.parametrize("status", [403, 500])
+def test_who_cannot_read_leases_is_told_nothing(status: int, shop: Shop) -> None:
+    shop.api.refused[f"{LEASES}/{names.LEASE}"] = Fault(status)
+    with serve(shop.api.client()) as served:
+        served.follow("/api/stream", "rows")
+        wait_for(lambda: served.board.contact() and count_leases(shop) > 0, 30, "the Lease is read")
+        assert served.board.contact()["state"] == "live"
+
+
+def test_leases_are_read_only_while_a_page_is_open(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "CONTROLLER_SECONDS", 0.1)
+    with serve(shop.api.client()) as served:
+        time.sleep(0.5)
+        assert count_leases(shop) == 0
+        served.follow("/api/stream", "rows")
+        wait_for(lambda: served.board.contact() and count_leases(shop) > 0, 30, "the Lease is read")
+        wait_for(lambda: is_quiet(shop), 30, "the Lease is not read any more")
+
+
+def is_quiet(shop: Shop) -> bool:
+    """Return whether no Lease was read for a while."""
+    before = count_leases(shop)
+    time.sleep(0.5)
+    return count_leases(shop) == before
 
 
 def test_watches_of_one_end_with_the_last_page_that_shows_it(served: Served, shop: Shop) -> None:
@@ -230,7 +294,7 @@ def test_read_only_refuses_what_the_page_does_not_offer(shop: Shop) -> None:
 
 def test_what_the_api_server_refuses_is_told(served: Served, shop: Shop) -> None:
     served.follow("/api/stream", "rows")
-    shop.api.faults = [Fault(403)]
+    shop.api.refused[f"{BOARD}/search"] = Fault(403)
     status, text, _ = served.ask("/api/deployments/search/acts/pause", "POST", b"{}")
     assert status == 403
     assert "403" in text
@@ -271,9 +335,35 @@ def test_at_most_five_hundred_objects_are_compared_with_the_cluster(
     assert len(dry_runs) == (count if count <= 500 else 0)
 
 
+def is_gone(served: Served, path: str) -> bool:
+    return served.ask(path).status == 404
+
+
 def test_an_object_that_is_not_one_of_it_is_not_shown(served: Served) -> None:
-    assert served.ask("/api/deployments/shop/yaml?uid=unknown").status == 404
     assert served.ask("/api/deployments/missing/yaml").status == 404
+    for what in ("yaml", "object"):
+        path = f"/api/deployments/shop/{what}?uid=unknown"
+        assert served.ask(path).status == 503, "no page shows what it is one of"
+        with served.board.viewing("shop"):
+            wait_for(functools.partial(is_gone, served, path), 30, "all objects are known")
+
+
+def test_an_object_is_not_known_before_those_that_may_own_it(served: Served, shop: Shop) -> None:
+    uid = shop.put_pod("vt9mb", is_ready=False)["metadata"]["uid"]
+    found: list[int] = []
+    for _ in range(5):
+        with served.board.viewing("shop"):
+            while not found or found[-1] == 503:
+                found.append(served.ask(f"/api/deployments/shop/object?uid={uid}").status)
+        assert found.pop() == 200
+    assert set(found) <= {503}
+
+
+def test_objects_of_kinds_that_may_not_be_listed_are_not_waited_for(served: Served, shop: Shop) -> None:
+    shop.api.refused[CONFIG_MAPS] = Fault(403)
+    with served.board.viewing("shop"):
+        path = "/api/deployments/shop/object?uid=unknown"
+        wait_for(lambda: is_gone(served, path), 30, "all others are known")
 
 
 LOG = "/api/v1/namespaces/shop/pods/web-6d4cf56db6-vt9mb/log"
