@@ -116,8 +116,7 @@ class Tenants:
     def clean_up(self) -> None:
         """Delete all BundleDeployments, and what else is in the namespaces of both tenants."""
         client = self.world.client
-        for found in client.list(DEPLOYMENTS, metadata=True):
-            client.delete(f"{DEPLOYMENTS}/{found['metadata']['name']}")
+        self._kubectl("delete", "bundledeployments", "--all", "--wait=false")  # one may just have ended
         self.world.wait(lambda: not list(client.list(DEPLOYMENTS, metadata=True)), "all BundleDeployments gone")
         for name in NAMES:
             for plural in ("configmaps", "secrets", "persistentvolumeclaims"):
