@@ -145,8 +145,8 @@ def test_missing_programs_are_obtained_first(machine: Machine, run: Run) -> None
 
 
 def test_each_part_says_how_long_it_takes(run: Run) -> None:
-    assert "== unit, about 2 min 0 s\n" in run("unit", "-x")[1]
-    assert "== unit, about 4 min 40 s\n" in run("unit", "--all", "-x")[1]
+    assert "== unit, about 2 min 45 s\n" in run("unit", "-x")[1]
+    assert "== unit, about 4 min 50 s\n" in run("unit", "--all", "-x")[1]
 
 
 def test_each_package_of_plug_ins_is_checked_by_its_own_configuration(machine: Machine, run: Run) -> None:
