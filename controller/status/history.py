@@ -83,9 +83,8 @@ def _begin(deployment: BundleDeployment, report: Report, after: Status, now: dat
 
 def _end(entry: HistoryEntry, deployment: BundleDeployment, after: Status, *, is_known: bool) -> HistoryEntry:
     # What it was last waiting for is the cause that somebody looks for afterwards; it was neither healthy nor failed.
-    healthy = deployment.status.condition("Healthy")
-    waited = entry.outcome is None and healthy is not None and healthy.status != "True"
-    cause = f"{healthy.reason}: {healthy.message}" if waited and healthy else ""
+    healthy = None if entry.outcome else deployment.status.condition("Healthy")
+    cause = f"{healthy.reason}: {healthy.message}" if healthy and healthy.status != "True" else ""
     if is_known and deployment.spec.pinned_revision == after.revision:
         pinned = f"spec.pinnedRevision names revision {short(after.revision)}"
         message = entry.message or _one_line("; ".join(filter(None, (pinned, cause))), HISTORY_LENGTH)

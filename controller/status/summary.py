@@ -226,8 +226,8 @@ _SEVERITY = (Retry.PERMANENT, Retry.SLOW, Retry.TRANSIENT, Retry.WAIT, Retry.NON
 
 
 STRAYS_SHOWN = 5
-# The fields of the spec that lead to a revision.
 _PEACE = "stop that client, or leave the field to it with spec.drift.ignore"
+# The fields of the spec that lead to a revision.
 _CONTENT = {"format", "sources", "config", "config_from", "processors"}
 # Without its account no Secret of a source can be read.
 _OF_ACCOUNT = (
@@ -496,10 +496,8 @@ def _drifted(deployment: BundleDeployment, report: Report) -> list[Finding]:
         problem = f"modified; not repaired{' (spec.drift.mode is Report)' if is_report_only else ''}"
         reason = Reason.REPORT_ONLY
     elif unrepaired:
-        reason, problem = (
-            Reason.DRIFT_CONFLICT,
-            f"the object is repaired repeatedly, but another client keeps changing it; {_PEACE}",
-        )
+        reason = Reason.DRIFT_CONFLICT
+        problem = f"the object is repaired repeatedly, but another client keeps changing it; {_PEACE}"
     elif report.conflicts:
         reason = Reason.DRIFT_CONFLICT
         problem = f"another client has changed the object repeatedly; it is repaired; {_PEACE}"

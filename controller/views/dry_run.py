@@ -289,17 +289,19 @@ class DryRun:
             missing = reviewer.missing_to_repair(items, replace(self._options, user=user))
         finally:
             pool.stop()
-        absence = self._find_absence(Account(namespace, account)) if missing else None
-        return [absence or lack_of(missing, user.name, bundle).message] if missing else []
+        if not missing:
+            return []
+        return [self._find_absence(Account(namespace, account)) or lack_of(missing, user.name, bundle).message]
 
-    def _find_absence(self, account: Account) -> str | None:
-        # Its rights are of no use before it exists; who may not look is told about these.
-        is_brought = ObjectKey("", "ServiceAccount", account.namespace, account.name) in self._targets.by_key
+    def _find_absence(self, account: Account) -> str:
+        # Rights are of no use to an account that does not exist; who may not look is told about the rights.
+        if ObjectKey("", "ServiceAccount", account.namespace, account.name) in self._targets.by_key:
+            return ""
         try:
             identify(self._client, account)
         except BundleError as error:
-            return error.message if error.reason in OF_ABSENCE and not is_brought else None
-        return None
+            return error.message if error.reason in OF_ABSENCE else ""
+        return ""
 
     def _is_idle(self, target: Target, difference: Difference) -> bool:
         # It only has to exist.

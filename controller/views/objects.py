@@ -23,7 +23,8 @@ from rukpak.controller.apply.targets import Target, find_waves, make_targets
 from rukpak.controller.building.revision import Revision
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.resources import Resource
-from rukpak.controller.observe.health.explain import TEMPLATE, explain_by_verdicts, explained, pods_of
+from rukpak.controller.observe.health.explain import TEMPLATE, explained, pods_of
+from rukpak.controller.observe.health.explain import explain as explain_by_pods
 from rukpak.controller.observe.health.rules import assess
 from rukpak.controller.observe.health.verdict import Context, State, Verdict
 from rukpak.controller.observe.records import ObjectKey, key_of, project
@@ -259,8 +260,8 @@ def make_nodes(
 
     def _judge(each: Outline, children: Sequence[Node]) -> Verdict:
         below = flatten(children) if each.is_troubled else ()
-        pods = (found[node.uid] for node in below if node.kind == "Pod")
-        explanation = explain_by_verdicts((pod.value, pod.verdict) for pod in pods)
+        pods = (found[node.uid].value for node in below if node.kind == "Pod")
+        explanation = explain_by_pods(pods, lambda pod: found[text(pod, "metadata", "uid")].verdict)
         return explained(each.verdict, explanation, kind=each.key.kind) if explanation else each.verdict
 
     def _make(value: Mapping[str, Any], children: Sequence[Node]) -> Node:

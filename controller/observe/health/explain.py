@@ -7,7 +7,7 @@ it, as far as that stays the same (kubelet.py).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -280,21 +280,23 @@ def explained(verdict: Verdict, explanation: Verdict, *, kind: str) -> Verdict:
     return make(explanation.reason, message, hint=explanation.hint)
 
 
-def explain(pods: Iterable[Manifest]) -> Verdict | None:
-    """Return the verdict on the worst Pod of a workload; None if all are healthy. See `explain_by_verdicts`."""
-    return explain_by_verdicts((manifest, pod(subject_of(manifest, Context()))) for manifest in pods)
+def judge_pod(manifest: Manifest) -> Verdict:
+    """Judge a Pod by its manifest."""
+    return pod(subject_of(manifest, Context()))
 
 
-def explain_by_verdicts(pods: Iterable[tuple[Manifest, Verdict]]) -> Verdict | None:
-    """Return the verdict on the worst Pod of a workload, of which only the metadata is read; None if all are healthy.
+def explain(pods: Iterable[Manifest], judge: Callable[[Manifest], Verdict] = judge_pod) -> Verdict | None:
+    """Return the verdict on the worst Pod of a workload; None if all are healthy.
 
     Failed only where waiting does not help (`FATAL`), which makes the workload Failed before its deadline. A Pod that
     has terminated does not: its workload replaces it.
+
+    Args:
+        pods: of which only the metadata is read here.
+        judge: returns the verdict on one.
     """
-    found = [*pods]
-    verdicts = {id(manifest): verdict for manifest, verdict in found}
-    counted = (verdicts[id(each)] for each in _of_newest_template(_present(manifest for manifest, _ in found)))
-    troubles = [verdict for verdict in counted if verdict.state is not State.HEALTHY]
+    verdicts = map(judge, _of_newest_template(_present(pods)))
+    troubles = [verdict for verdict in verdicts if verdict.state is not State.HEALTHY]
     worst = min(troubles, key=_severity, default=None)
     if worst is None or _is_fatal(worst):
         return worst
