@@ -186,10 +186,12 @@ def wait_at_rest(world: World, deployed: Deployed, revision_before: str = "") ->
     """Wait until another revision than this one is Ready and nothing is left to do; return that revision."""
 
     def find_revision_at_rest() -> str:
-        ready = deployed.conditions().get("Ready", {}).get("status") == "True"
         status = deployed.status()
+        states = {each["type"]: each["status"] for each in status.get("conditions", [])}
+        # A pass that the storm has interrupted is Reconciling, also of what is Ready.
+        at_rest = states.get("Ready") == "True" and "Reconciling" not in states and status.get("managedState")
         installed: str = status.get("installedRevision", "")
-        return installed if ready and installed != revision_before and status.get("managedState") else ""
+        return installed if at_rest and installed != revision_before else ""
 
     return world.wait(find_revision_at_rest, f"{deployed.name} Ready and at rest", seconds=STORM_SECONDS)
 

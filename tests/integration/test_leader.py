@@ -29,9 +29,9 @@ from tests.support.tampering import wipe_status
 
 pytestmark = [pytest.mark.own_cluster, pytest.mark.long]
 
-DURATION, RENEW, RETRY = 8, 6, 1
+DURATION, RENEW, RETRY = 15, 12, 1
 TIMES = (f"--lease-duration={DURATION}", f"--renew-deadline={RENEW}", f"--retry-period={RETRY}")
-SLACK = 3.0
+SLACK = 10.0
 """Seconds that a machine under load may add."""
 BUNDLES, OBJECTS = 8, 25
 SAID = ("starting", "leading")

@@ -285,7 +285,10 @@ def test_a_change_of_an_object_is_marked_and_what_is_unfolded_stays_so(page: Pag
     folded = page.locator("details", has_text="ConfigMap")
     folded.locator("summary").click()
     expect(folded.locator("li")).to_have_count(15)
+    for name in ("web-6d4cf56db6-8zq2x", "web-6d4cf56db6-vt9mb", "database"):
+        expect(page.locator(".node", has_text=name)).to_be_visible()
     page.wait_for_timeout(2100)  # what is found at first is no change
+    page.evaluate("document.querySelectorAll('[data-changed]').forEach((each) => delete each.dataset.changed)")
     shop.put_pod("vt9mb", is_ready=True)
     changed = page.locator(".node[data-changed]")
     expect(changed).to_have_count(1)

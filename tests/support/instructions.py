@@ -92,9 +92,10 @@ def run(step: Step, folder: Path, environment: Mapping[str, str], registry: str)
 
 
 def pattern_of(output: str) -> str:
-    """Return a pattern that lets digests, ages and the widths of columns differ."""
+    """Return a pattern that lets digests, times, ages and the widths of columns differ."""
     pattern = re.escape(output.strip())
     pattern = re.sub(r"[0-9a-f]{64}|[0-9a-f]{12}", lambda found: f"[0-9a-f]{{{len(found[0])}}}", pattern)
+    pattern = re.sub(r"\d{4}(\\-\d\d){2}T(\d\d:){2}\d\dZ", r"[-\\dT:]+Z", pattern)
     pattern = re.sub(r"\b\d+s\b", r"\\d+s", pattern)
     return re.sub(r"(\\ ){2,}", " +", pattern)
 

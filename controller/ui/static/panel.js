@@ -57,10 +57,11 @@ export class Panel {
     replace(this.nav, ...tabs.map(([name, title]) => make("a", { href: `${this.address}/${name}`, key: name, "aria-current": name === this.tab && "page" }, title)));
   }
 
-  /** Show again what has changed if the object has. */
+  /** Show again what has changed if the object has, or has gone before the stream told of it. */
   refreshIf(nodes) {
-    const text = JSON.stringify(find(nodes, this.uid) ?? null);
-    if (this.seen !== undefined && this.seen !== text && this.tab) this.refresh();
+    const node = find(nodes, this.uid);
+    const text = JSON.stringify(node ?? null);
+    if (this.seen !== text && this.tab && (this.seen !== undefined || !node)) this.refresh();
     this.seen = text;
   }
 
