@@ -52,6 +52,7 @@ from rukpak.controller.apply.rights import (
 )
 from rukpak.controller.apply.sender import Sender, waiting_for
 from rukpak.controller.apply.targets import NO_LOSSES, Target
+from rukpak.controller.content.limits import some
 from rukpak.controller.kube.client import ApiError, Client, User
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.resources import CLUSTER_ROLES, RBAC, ROLES, Resource
@@ -67,7 +68,6 @@ MAX_QUESTIONS = 1000
 _MOST_RIGHTS = 20 * MAX_QUESTIONS
 """That are looked at for the questions: rules may repeat rights."""
 _ROLES = {each.kind: each for each in (ROLES, CLUSTER_ROLES)}
-_SHOWN = 5
 _REVIEW = "review of rights"
 
 
@@ -590,7 +590,6 @@ def _is_taken_from(task: Task, giver: Giver) -> bool:
 
 def _refuse(task: Task, giver: Giver, missing: Sequence[RbacRight]) -> Task:
     account = giver.user.name if giver.user else ""
-    listed = "; ".join(map(str, missing[:_SHOWN])) + (f"; and {len(missing) - _SHOWN} more" if missing[_SHOWN:] else "")
     problem = f'"{account}", the account of BundleDeployment "{giver.owner.name}", may not hand it over'
-    refusal = BundleError(Reason.FORBIDDEN, f"{problem}; grant it {listed}", place=str(task.target.key))
+    refusal = BundleError(Reason.FORBIDDEN, f"{problem}; grant it {some(missing, ';')}", place=str(task.target.key))
     return replace(task, action=Action.REFUSE, refusal=refusal)

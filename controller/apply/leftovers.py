@@ -43,7 +43,6 @@ from rukpak.controller.untrusted import mapping, path_below, text
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 KEPT = "the API server keeps it: delete the object, or add it to the bundle"
 CLIENT_SIDE = "kubectl-client-side-apply"
-_SHOWN = 5
 _VALUE_CHARACTERS = LEFT_VALUE_LENGTH - 1
 _NOT_TAKEN: tuple[Path, ...] = (("metadata", "finalizers"), ("metadata", "ownerReferences"), ("status",))
 """Whoever has set these needs them: a finalizer of admission, the owner of an object, what a controller reports."""
@@ -332,7 +331,7 @@ def list_left(
 
 def describe_left(left: Leftover) -> str:
     """Return a warning about what is left on an object, as `path: value`."""
-    fields = some([_describe_field(each) for each in left.fields], _SHOWN)
+    fields = some([_describe_field(each) for each in left.fields])
     return f"{key_of_left(left)}: not in the revision and set by nobody: {fields}; {left.remedy}"
 
 

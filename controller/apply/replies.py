@@ -20,7 +20,7 @@ from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.apply.order import is_custom
 from rukpak.controller.apply.ownership import DATA_KINDS
 from rukpak.controller.apply.rights import BINDINGS, RbacRight, describe_rights, parse_denial, parse_escalation
-from rukpak.controller.content.limits import shorten
+from rukpak.controller.content.limits import shorten, some
 from rukpak.controller.kube.errors import STATUS_CHARACTERS, ApiError, Cause, find_denial
 from rukpak.controller.observe.records import ObjectKey
 
@@ -78,7 +78,6 @@ _EXPORTED_JOB = (
     "if the manifest was exported from a cluster, remove spec.selector and the labels controller-uid and job-name"
 )
 _SECOND_CONTROLLER = re.compile(r"only one reference can have Controller set to true", re.IGNORECASE)
-SHOWN = 5
 CONCEALED = "…"
 Conceal: TypeAlias = Callable[[str], str]
 """Returns the path of a field without texts of the object."""
@@ -305,7 +304,7 @@ def _conflict(reply: _Reply) -> ApplyFailure:
     if fields and reply.conceal:
         fields = sorted(set(map(reply.conceal, fields)))
     if fields:
-        text = f"already exists, and other field managers own {enumerate_some(fields)}; delete it"
+        text = f"already exists, and other field managers own {some(fields, ';')}; delete it"
         return reply.to_failure(Reason.COLLISION, text, recovery=Recovery.JUDGE_AGAIN)
     failure = reply.to_failure(
         Reason.API_UNAVAILABLE, "modified during the request; will be retried", recovery=Recovery.JUDGE_AGAIN
@@ -442,7 +441,7 @@ def text_of(cause: Cause, conceal: Conceal | None = None) -> str:
 
 def describe(causes: Iterable[Cause], conceal: Conceal | None = None) -> str:
     """Return the rejected fields and why, equal for equal causes in any order; empty without any."""
-    return enumerate_some(sorted({_describe_one(cause, conceal) for cause in causes}))
+    return some(sorted({_describe_one(cause, conceal) for cause in causes}), ";")
 
 
 def conceal_keys(path: str) -> str:
@@ -466,19 +465,12 @@ def conceal_all(path: str) -> str:
 def describe_typed_errors(text: str, conceal: Conceal | None = None) -> str:
     """Return path and error of each field that does not match the schema of its kind, but not its value."""
     errors = (_typed_error(line.strip(), conceal) for line in text.splitlines())
-    return enumerate_some(dict.fromkeys(error for error in errors if error)) or "does not match the schema of its kind"
+    return some([*dict.fromkeys(filter(None, errors))], ";") or "does not match the schema of its kind"
 
 
 def describe_conversion_error(text: str) -> str:
     """Return what is wrong with a value that matches the schema; no field is named, and a quote may be the value."""
     return f"a value cannot be decoded: {_QUOTED.sub('(…)', to_clause(_CONVERSION_PREFIX.sub('', text)))}"
-
-
-def enumerate_some(texts: Iterable[str]) -> str:
-    """Return the first texts in one line, and how many more there are."""
-    all_of_them = list(texts)
-    more = f"; and {len(all_of_them) - SHOWN} more" if len(all_of_them) > SHOWN else ""
-    return "; ".join(all_of_them[:SHOWN]) + more
 
 
 def to_clause(text: str) -> str:

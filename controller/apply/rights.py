@@ -23,6 +23,7 @@ from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.apply.ownership import is_kept
 from rukpak.controller.apply.targets import Target
 from rukpak.controller.building.revision import Revision
+from rukpak.controller.content.limits import some
 from rukpak.controller.kube.resources import CLUSTER_ROLES, RBAC, ROLES, GroupVersionKind, Resource
 from rukpak.controller.observe.records import ObjectKey, key_of
 from rukpak.controller.permissions.statement import Right, including
@@ -42,7 +43,6 @@ _PLURALS = {each.kind: each.plural for each in (ROLES, CLUSTER_ROLES)}
 Rules = Iterable[Mapping[str, Any]]
 FindRules = Callable[[str, str, str], Rules]
 """Returns the rules of a Role or ClusterRole by kind, namespace and name; none if it is unknown."""
-SHOWN = 10
 ROLES_CHARACTERS = 800
 """For the roles in a message of at most 1,000."""
 ROLE_CHARACTERS = 40
@@ -372,8 +372,7 @@ def describe_rights(rights: Iterable[RbacRight]) -> str:
     for right in rights:
         verbs.setdefault(replace(right, verbs=()), set()).update(right.verbs)
     shown = [str(replace(subject, verbs=tuple(sorted(verbs[subject])))) for subject in sorted(verbs)]
-    more = f"; and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
-    return "; ".join(shown[:SHOWN]) + more
+    return some(shown, ";")
 
 
 def for_apply(rights: Iterable[RbacRight]) -> tuple[RbacRight, ...]:

@@ -43,10 +43,11 @@ from rukpak.controller.apply.plan import (
     state_of,
 )
 from rukpak.controller.apply.removal import delete, is_shared, mark_to_take_back, withdraw
-from rukpak.controller.apply.replies import SHOWN, ApplyFailure, Contest, Recovery, classify, conceal_quotes
+from rukpak.controller.apply.replies import ApplyFailure, Contest, Recovery, classify, conceal_quotes
 from rukpak.controller.apply.requests import ObjectReader, Webhooks
 from rukpak.controller.apply.rights import MissingRightsError, for_apply
 from rukpak.controller.apply.trees import differing, inside, outside, refused_part, united_trees
+from rukpak.controller.content.limits import quote, some
 from rukpak.controller.kube.client import ApiError, Client, Response
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import UNREACHABLE
@@ -361,8 +362,9 @@ class Sender:
         called = self._webhooks.called_for(request.resource) if (error.status, error.reason) == (0, UNREACHABLE) else []
         if not called:
             return None
-        listed = ", ".join(f'"{name}"' for name in called[:SHOWN]) + (" and others" if called[SHOWN:] else "")
-        problem = f"the API server did not answer in time; it may wait for admission webhook {listed}"
+        problem = (
+            f"the API server did not answer in time; it may wait for admission webhook {some([*map(quote, called)])}"
+        )
         problem = f"{problem}; check the workload that serves it"
         return ApplyFailure(reason=Reason.WEBHOOK_UNAVAILABLE, key=request.task.target.key, problem=problem)
 

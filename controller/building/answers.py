@@ -37,7 +37,6 @@ LOOKUPS = 64
 """Objects and lists that one revision looks up."""
 LOOKUP_BYTES = 4 * MEBIBYTE
 """Size of all answers of one revision, as JSON."""
-_NAMED = 3
 
 
 class Asked:
@@ -195,7 +194,7 @@ def describe_generated(values: Iterable[tuple[str, str]]) -> Iterator[str]:
         values: as `changed_values` returns them.
     """
     for name, found in groupby(sorted(values), key=itemgetter(0)):
-        fields = some([field for _, field in found], _NAMED)
+        fields = some([field for _, field in found])
         problem = "made anew, since the content or spec.config has changed and the bundle generates it each time"
         remedy = "to keep it, have the chart take it from a Secret of yours, or set it in spec.config"
         yield f"Secret {name}: {fields}: {problem}; {remedy}"

@@ -31,7 +31,6 @@ from rukpak.controller.cli.command import FAILED, NoConsentError, confirm, conne
 from rukpak.controller.cli.deployments import (
     AWAITING_CONTROLLER,
     DONE,
-    SHOWN_NAMES,
     Awaited,
     Awaits,
     awaits_ready,
@@ -159,7 +158,7 @@ def _change_all(verb: str, options: argparse.Namespace, choose: Choose, *, done:
     ]
     if stay:
         remedy = "" if verb == "pause" else f'; "{program()} resume NAME" resumes one'
-        tell(f"left as they were, paused by themselves: {some(stay, SHOWN_NAMES)}{remedy}")
+        tell(f"left as they were, paused by themselves: {some(stay)}{remedy}")
     values, failures = wait_if_asked(options, deployments, awaits, changed)
     return conclude(verb, options, values, failures, done=done) or (FAILED if failed else 0)
 

@@ -32,7 +32,6 @@ AWAITING_CONTROLLER = 'waiting for the controller; "rukpak check" shows whether 
 QUIET_SECONDS = 5.0
 """How long a controller may take to notice a change before that is shown."""
 _CLEAR = "\r\x1b[K"
-SHOWN_NAMES = 5
 
 
 def select(verb: str, options: argparse.Namespace, deployments: Deployments, *, default_all: bool) -> list[Manifest]:
@@ -315,4 +314,4 @@ def tell_unserved(verb: str, client: Client, namespace: str, values: Iterable[Ma
         found.setdefault((metadata.get("labels") or {}).get(names.SHARD) or "", []).append(metadata["name"])
     for shard, deployments in sorted(found.items()):
         if why := explain_unserved(client, namespace, shard):
-            tell(f"rukpak {verb}: {some(deployments, SHOWN_NAMES)}: {why}")
+            tell(f"rukpak {verb}: {some(deployments)}: {why}")

@@ -26,7 +26,6 @@ from rukpak.api.proxies import read_proxies
 from rukpak.api.v1alpha2.schema import crd
 from rukpak.controller.building.entry_points import check, find_installed, find_programs
 from rukpak.controller.cli.command import FAILED, connect, explain
-from rukpak.controller.cli.deployments import SHOWN_NAMES
 from rukpak.controller.content.limits import one_line, some
 from rukpak.controller.formats.helm.format import make_finder
 from rukpak.controller.kube.client import Client
@@ -40,8 +39,6 @@ from rukpak.controller.views.access import Holder, is_served, read_holder, read_
 from rukpak.controller.views.texts import dump_as, show, to_table
 
 DEFINITION = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{names.DEFINITION}"
-MOST_FIELDS = 5
-"""Fields that a message names."""
 NOT_INSTALLED = "not installed"
 UNKNOWN = "unknown"
 OLDEST, NEWEST = 34, 36
@@ -66,9 +63,9 @@ def compare_definitions(served: Mapping[str, Any]) -> str:
     there, here = set(_field_paths(theirs)), set(_field_paths(ours))
     parts = []
     if lacks := sorted(here - there):
-        parts.append(f"lacks {some(lacks, MOST_FIELDS)}")
+        parts.append(f"lacks {some(lacks)}")
     if more := sorted(there - here):
-        parts.append(f"has {some(more, MOST_FIELDS)}, which this release does not know")
+        parts.append(f"has {some(more)}, which this release does not know")
     return "; ".join(parts) or ("" if theirs == ours else "validates some fields differently")
 
 
@@ -80,7 +77,7 @@ def find_loss(served: Mapping[str, Any]) -> str:
     theirs, ours = _schemas(served), _schemas(crd())
     if stored := set((served.get("status") or {}).get("storedVersions") or ()) - ours.keys():
         return f"stored objects of {', '.join(sorted(stored))}"
-    return some(sorted(set(_field_paths(theirs)) - set(_field_paths(ours))), MOST_FIELDS)
+    return some(sorted(set(_field_paths(theirs)) - set(_field_paths(ours))))
 
 
 def _schemas(definition: Mapping[str, Any]) -> dict[str, Any]:
@@ -441,7 +438,7 @@ def _check_states(client: Client, _namespace: str) -> Iterator[Finding]:
         return
     stalled = [value["metadata"]["name"] for value in client.list(DEPLOYMENTS.path()) if _is_stalled(value)]
     if stalled:
-        yield warning(f'stalled: {some(stalled, SHOWN_NAMES)}; "rukpak status {stalled[0]}" says why')
+        yield warning(f'stalled: {some(stalled)}; "rukpak status {stalled[0]}" says why')
 
 
 def _check_shards(client: Client, namespace: str) -> Iterator[Finding]:
@@ -457,7 +454,7 @@ def _check_shards(client: Client, namespace: str) -> Iterator[Finding]:
             yield ok(f'a controller serves the shard "{shard}" with {count}')
         else:
             remedy = f"start one with --shard, or change the label {names.SHARD}"
-            shown = some(deployments, SHOWN_NAMES)
+            shown = some(deployments)
             yield failed(f'no controller serves the shard "{shard}" of {count} ({shown}); {remedy}')
 
 

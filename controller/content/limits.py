@@ -27,8 +27,8 @@ from rukpak.api.v1alpha2.conditions import Reason
 if TYPE_CHECKING:
     import yaml
 
-SHOWN = 10
-"""Names that a line lists."""
+SHOWN = 5
+"""What a message lists of one kind."""
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\\]")
 _NAME_BYTES = 255  # NAME_MAX of every common file system
 _CLAUSE = re.compile(r"[.;!?] ")
@@ -122,10 +122,15 @@ def shorten(text: str, most: int) -> str:
     return f"{text[: end if end > 0 else most_of_head]}{_CUT}{tail}"
 
 
-def some(texts: Sequence[str], most: int = SHOWN) -> str:
-    """Return the first of many names for a line, and how many more there are."""
-    more = f" and {len(texts) - most} more" if len(texts) > most else ""
-    return f"{', '.join(texts[:most])}{more}"
+def some(items: Sequence[object], separator: str = ",") -> str:
+    """Return the first of many things for a message, and how many more there are.
+
+    Args:
+        items: in order.
+        separator: a semicolon if commas are part of them.
+    """
+    and_more = f"{separator.removeprefix(',')} and {len(items) - SHOWN} more" if len(items) > SHOWN else ""
+    return f"{f'{separator} '.join(map(str, items[:SHOWN]))}{and_more}"
 
 
 def name_key(path: str, key: str) -> str:

@@ -45,7 +45,6 @@ from rukpak.controller.formats.recognition import (
 from rukpak.controller.untrusted import mapping
 
 _FOLDER = "manifests"
-_SHOWN_PLACES = 6
 _KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml")
 _KUSTOMIZE = "kustomize.config.k8s.io/"
 _RECURSIVE = "recursive"
@@ -150,7 +149,7 @@ class _Manifests:
     def no_content(self) -> BundleError:
         """Return the error that says where manifests were expected, and what the content looks like instead."""
         places = [f'"{folder or "."}"' for folder in self._folders]
-        looked = f"no objects in the .yaml, .yml and .json files of {some(places, _SHOWN_PLACES)}"
+        looked = f"no objects in the .yaml, .yml and .json files of {some(places)}"
         remedy = self._find_other_format() or self._find_elsewhere() or self._find_empty() or _PUT_THEM
         return NoContentError(looked, remedy, self._tree.describe_refused())
 

@@ -21,8 +21,6 @@ from rukpak.controller.untrusted import mapping
 
 MAX_ITEMS = 12
 """What a line lists; more become further lines."""
-SHOWN_NAMES = 5
-"""Names of objects of one kind that are shown."""
 MAX_CHARACTERS = 160
 """Length of a single name or selector; what exceeds them is cut off."""
 _ODD = re.compile(r"[\s,;()]")
@@ -175,7 +173,7 @@ def _write(rest: _Rest, verbs: Sequence[str], whats: Sequence[str]) -> Iterator[
 
 
 def _count(rest: _Rest, names: Sequence[str]) -> str:
-    return f"{len(names)} {_cut(rest.who)} {rest.where}: {some(list(map(_cut, names)), SHOWN_NAMES)}"
+    return f"{len(names)} {_cut(rest.who)} {rest.where}: {some(list(map(_cut, names)))}"
 
 
 def _word(verb: str) -> str:

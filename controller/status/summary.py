@@ -52,7 +52,7 @@ from rukpak.controller.apply.leftovers import describe_left
 from rukpak.controller.apply.order import describe_awaited
 from rukpak.controller.apply.ownership import Disposal, RemovalCause, dispose
 from rukpak.controller.content.digests import digest_of_json
-from rukpak.controller.content.limits import quote, shorten, visible
+from rukpak.controller.content.limits import quote, shorten, some, visible
 from rukpak.controller.kube.resources import read_kinds
 from rukpak.controller.observe.health.verdict import Health
 from rukpak.controller.observe.records import ObjectKey
@@ -225,7 +225,6 @@ def _shown(text: str) -> str:
 _SEVERITY = (Retry.PERMANENT, Retry.SLOW, Retry.TRANSIENT, Retry.WAIT, Retry.NONE)
 
 
-STRAYS_SHOWN = 5
 _PEACE = "stop that client, or leave the field to it with spec.drift.ignore"
 # The fields of the spec that lead to a revision.
 _CONTENT = {"format", "sources", "config", "config_from", "processors"}
@@ -515,7 +514,7 @@ def _strays(deployment: BundleDeployment, report: Report) -> list[Finding]:
         return [_finding(last)] if last and last.reason == Reason.STRAYS else []
     if not report.strays:
         return []
-    message = f"{list_some(report.strays, STRAYS_SHOWN)}: {what_strays_are(deployment.metadata.name)}"
+    message = f"{some(sorted(report.strays))}: {what_strays_are(deployment.metadata.name)}"
     return [Finding(ConditionType.DRIFTED, "True", Reason.STRAYS, message)]
 
 

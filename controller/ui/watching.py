@@ -57,7 +57,6 @@ LARGE_BYTES = 16 << 10
 """Size above which an object is kept compressed."""
 CONTROLLER_SECONDS = 10.0
 """After how long it is asked again whether controllers run, while a page is open."""
-SHOWN_NAMES = 5
 STORE_SECONDS = 30.0
 """After how long the revision store is read again if that failed."""
 MOST_EVENTS, MOST_REGARDED = 50, 20
@@ -236,7 +235,7 @@ class Board:
         with self._lock:
             shards = {each: shard for each, shard in self._shards.items() if name in ("", each)}
         found = {shard: sorted(each for each, its in shards.items() if its == shard) for shard in unserved}
-        return "\n".join(f"{some(found[shard], SHOWN_NAMES)}: {why}" for shard, why in unserved.items() if found[shard])
+        return "\n".join(f"{some(found[shard])}: {why}" for shard, why in unserved.items() if found[shard])
 
     def rows(self) -> dict[str, tuple[int, str]]:
         """Return the version and the JSON of each row, by name."""

@@ -27,7 +27,7 @@ from rukpak.controller.apply.hooks import HookEvent, PlannedHook, hooks_of
 from rukpak.controller.apply.leftovers import LAST_APPLIED
 from rukpak.controller.apply.targets import TargetSet, find_differences, find_waves
 from rukpak.controller.building.revision import Revision
-from rukpak.controller.content.limits import SHOWN, one_line
+from rukpak.controller.content.limits import one_line
 from rukpak.controller.observe.records import ObjectKey
 from rukpak.controller.status.report import describe_changes, short
 from rukpak.controller.untrusted import mapping, mappings
@@ -42,6 +42,7 @@ _ANNOTATIONS = frozenset({names.APPLIED_DIGEST, names.OWNER_UID, names.HOOK_RUN,
 _FIRST = ("apiVersion", "kind", "metadata")
 _COLORS = {"+": Color.GREEN, "-": Color.RED, "@": Color.CYAN, "": Color.BOLD}
 _NOTHING = "/dev/null"
+_SHOWN_LINES = 10
 _AROUND, _MOST_PAIRS = 3, 1_000_000
 """Lines around a change; and how many pairs of lines are compared, which takes up to a tenth of a second."""
 _HASH_DIGITS = 12
@@ -269,10 +270,10 @@ def outline(difference: Difference, key: bytes) -> Iterator[str]:
     """
     _, _, *lines = _diff(difference, key)
     changed = [line for line in lines if line.startswith(("+", "-"))]
-    shown = (f"    {line}" for line in changed[:SHOWN])
+    shown = (f"    {line}" for line in changed[:_SHOWN_LINES])
     yield from (line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…" for line in shown)
-    if len(changed) > SHOWN:
-        yield f"    and {len(changed) - SHOWN} more lines; --diff shows all"
+    if len(changed) > _SHOWN_LINES:
+        yield f"    and {len(changed) - _SHOWN_LINES} more lines; --diff shows all"
 
 
 def _paint(kind: str, line: str, *, colors: bool) -> str:

@@ -58,7 +58,6 @@ _SCHEMA = "values.schema.json"
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _DRAFTS = ("http://json-schema.org/", "https://json-schema.org/")
 _ARCHIVE = ".tgz"
-_SHOWN = 4
 _IGNORE_BYTES = 64 * 1024
 # Of a chart or a dependency in its folder. Helm skips names that start with a dot (macOS writes ._x.tgz next to x.tgz)
 # or an underscore.
@@ -211,7 +210,7 @@ def find_chart(tree: ContentTree, limits: Limits) -> Chart:
     if not found:
         raise _no_chart(tree)
     if len(found) > 1:
-        places = some([quote(chart.path) for chart in found], _SHOWN)
+        places = some([quote(chart.path) for chart in found])
         remedy = "select one with the directory or the files of the source"
         raise BundleError(Reason.INVALID_BUNDLE, f"found {len(found)} charts: {places}; {remedy}")
     return found[0]

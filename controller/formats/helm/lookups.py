@@ -56,7 +56,6 @@ _MOST_BYTES_EACH = 5 * MEBIBYTE
 """Size of a file that Helm reads."""
 _CALLS, _LEVELS = 8, 4
 """Calls in one action of a text that `tpl` evaluates, and levels of parentheses in their arguments."""
-_SHOWN = 8
 # Bytes above 127 are parts of names: a file is read as Latin-1, so that each byte remains as it is.
 _TOKEN = re.compile(
     r"""(?P<space>[ \t\r\n]+)
@@ -362,7 +361,7 @@ def find_asked(folder: Path) -> dict[str, list[Call]]:
 def describe_unanswered(asked: Mapping[str, list[Call]]) -> str:
     """Return the warning that a chart is rendered as if nothing of what it asks for existed."""
     places = [f"{path}:{call.line} ({call})" for path, calls in asked.items() for call in calls]
-    where = some(places, _SHOWN) or "what it evaluates with tpl"
+    where = some(places) or "what it evaluates with tpl"
     return f"lookup finds nothing in this rendering, and the result may depend on it: {where}"
 
 

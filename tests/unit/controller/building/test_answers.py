@@ -178,11 +178,11 @@ def test_values_of_secrets_that_differ_are_found(name: str) -> None:
 
 
 def test_what_is_generated_anew_is_a_warning_for_each_secret() -> None:
-    told = list(describe_generated({("s/b", "data.a"), *(("s/a", f"data.{number}") for number in range(5))}))
+    told = list(describe_generated({("s/b", "data.a"), *(("s/a", f"data.{number}") for number in range(7))}))
     what = "made anew, since the content or spec.config has changed and the bundle generates it each time"
     remedy = "to keep it, have the chart take it from a Secret of yours, or set it in spec.config"
     assert told == [
-        f"Secret s/a: data.0, data.1, data.2 and 2 more: {what}; {remedy}",
+        f"Secret s/a: data.0, data.1, data.2, data.3, data.4 and 2 more: {what}; {remedy}",
         f"Secret s/b: data.a: {what}; {remedy}",
     ]
 

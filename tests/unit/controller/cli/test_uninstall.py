@@ -157,7 +157,7 @@ def test_many_that_stay_are_counted() -> None:
     for number in range(12):
         cluster.put(owned(KINDS[0], f"a{number:02}", deployment["metadata"]["uid"]))
     [line] = find_staying(cluster.client, cluster.discovery, [deployment], keep=True)
-    assert line.endswith("ConfigMap n/a09 and 2 more")
+    assert line.endswith("ConfigMap n/a04 and 7 more")
 
 
 def test_a_kind_that_may_not_be_listed_is_named() -> None:

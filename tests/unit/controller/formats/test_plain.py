@@ -172,7 +172,7 @@ NO_CONTENT = [
     Case(
         "many destinations",
         {},
-        'no objects in the .yaml, .yml and .json files of "a", "b", "c", "d", "e", "f" and 2 more; '
+        'no objects in the .yaml, .yml and .json files of "a", "b", "c", "d", "e" and 3 more; '
         'put manifests in a directory "manifests"',
         tuple("abcdefgh"),
     ),
