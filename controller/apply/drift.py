@@ -19,7 +19,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from rukpak.api import names
 from rukpak.api.v1alpha2.fields import parse_field_path
-from rukpak.controller.observe.records import Entry, ObjectKey, entries_of, entry_of, fields_of, is_scaled, key_of
+from rukpak.controller.formats.objects import ObjectKey
+from rukpak.controller.observe.records import Entry, entries_of, entry_of, fields_of, is_scaled, key_of
 from rukpak.controller.untrusted import LONGEST_STEP, path_below, text
 
 Path = tuple[str, ...]

@@ -53,13 +53,14 @@ from rukpak.controller.apply.rights import (
 from rukpak.controller.apply.sender import Sender, waiting_for
 from rukpak.controller.apply.targets import NO_LOSSES, Target
 from rukpak.controller.content.limits import some
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.client import ApiError, Client, User
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.resources import CLUSTER_ROLES, RBAC, ROLES, Resource
 from rukpak.controller.observe.health.rules import STATUS_NOT_REPORTED
 from rukpak.controller.observe.health.verdict import State
 from rukpak.controller.observe.kinds import ManagedObjects
-from rukpak.controller.observe.records import ObjectKey, Record
+from rukpak.controller.observe.records import Record
 from rukpak.controller.observe.watches import Watches
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"

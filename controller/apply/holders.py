@@ -30,9 +30,10 @@ from rukpak.controller.apply.ownership import (
 )
 from rukpak.controller.apply.replies import classify
 from rukpak.controller.apply.targets import TargetSet
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.resources import Resource
-from rukpak.controller.observe.records import ObjectKey, Record
+from rukpak.controller.observe.records import Record
 from rukpak.controller.untrusted import mapping, text
 
 MOST_TRIED = 10

@@ -26,6 +26,7 @@ from rukpak.controller.apply.ownership import Owner, applied_digest
 from rukpak.controller.apply.removal import Removal
 from rukpak.controller.apply.replies import ApplyFailure, Recovery, classify
 from rukpak.controller.building.revision import Revision
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.client import Client, User
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import ApiError, attempt
@@ -38,7 +39,7 @@ from rukpak.controller.observe.health.rules import SUSPENDED
 from rukpak.controller.observe.health.verdict import Context, State, Subject, Verdict, progressing, subject_of
 from rukpak.controller.observe.kinds import ManagedObjects
 from rukpak.controller.observe.progress import Explain, HealthTracker
-from rukpak.controller.observe.records import ObjectKey, Record, key_of, project
+from rukpak.controller.observe.records import Record, key_of, project
 from rukpak.controller.retries import Retries
 from rukpak.controller.untrusted import integer, mapping, mappings, strings, text
 

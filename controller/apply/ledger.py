@@ -21,7 +21,8 @@ from itertools import starmap, takewhile
 
 from rukpak.controller.apply.drift import MOST_FIELDS, DriftedField, DriftedObject
 from rukpak.controller.content.digests import digest_of
-from rukpak.controller.observe.records import Journal, Look, ObjectKey, Reader, Record
+from rukpak.controller.formats.objects import ObjectKey
+from rukpak.controller.observe.records import Journal, Look, Reader, Record
 from rukpak.controller.retries import Backoff
 
 FIRST_SECONDS = 2.0

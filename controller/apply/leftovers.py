@@ -27,17 +27,8 @@ from rukpak.controller.apply.trees import (
     without_tree,
 )
 from rukpak.controller.content.limits import some, visible
-from rukpak.controller.formats.objects import BUILT_IN_GROUPS
-from rukpak.controller.observe.records import (
-    Entry,
-    ObjectKey,
-    Tree,
-    entries_of,
-    fields_of,
-    find_entry,
-    is_passed_on,
-    new_entry,
-)
+from rukpak.controller.formats.objects import BUILT_IN_GROUPS, ObjectKey
+from rukpak.controller.observe.records import Entry, Tree, entries_of, fields_of, find_entry, is_passed_on, new_entry
 from rukpak.controller.untrusted import mapping, path_below, text
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"

@@ -16,9 +16,9 @@ from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
 from rukpak.controller.apply.ownership import Owner, has_all_marks, loses_reference
-from rukpak.controller.formats.objects import BUILT_IN_GROUPS
+from rukpak.controller.formats.objects import BUILT_IN_GROUPS, ObjectKey
 from rukpak.controller.kube.resources import RBAC
-from rukpak.controller.observe.records import ObjectKey, Record
+from rukpak.controller.observe.records import Record
 
 Item = TypeVar("Item")
 _ADMISSION = "admissionregistration.k8s.io"

@@ -20,9 +20,10 @@ from typing import Any
 from rukpak.api import names
 from rukpak.controller.building.revision import Revision, Terms
 from rukpak.controller.content.digests import digest_of_json
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.configuration import User
 from rukpak.controller.kube.resources import GroupVersionKind
-from rukpak.controller.observe.records import BEFORE_FIRST_APPLY, RESOURCE_POLICY, ObjectKey, Record, key_of
+from rukpak.controller.observe.records import BEFORE_FIRST_APPLY, RESOURCE_POLICY, Record, key_of
 
 API_VERSION = f"{names.GROUP}/v1alpha2"
 

@@ -32,12 +32,13 @@ from rukpak.controller.apply.ownership import (
     judge,
 )
 from rukpak.controller.apply.targets import NO_LOSSES, Losses, Target, TargetSet
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.client import User
 from rukpak.controller.kube.resources import GroupVersionKind
 from rukpak.controller.observe.health.rules import assess_absent, goes_when_done
 from rukpak.controller.observe.health.verdict import State, Verdict
 from rukpak.controller.observe.progress import judge_object
-from rukpak.controller.observe.records import ObjectKey, Record
+from rukpak.controller.observe.records import Record
 from rukpak.controller.retries import Retries
 
 _WITHDRAWN = (

@@ -22,10 +22,11 @@ from rukpak.controller.apply.ownership import CRD, Disposal, RemovalCause, dispo
 from rukpak.controller.apply.replies import classify
 from rukpak.controller.apply.requests import Pool
 from rukpak.controller.apply.rights import MissingRightsError, list_all
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.client import ApiError, Client, User
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.resources import Resource
-from rukpak.controller.observe.records import Entry, ObjectKey, Record, entries_of, project
+from rukpak.controller.observe.records import Entry, Record, entries_of, project
 from rukpak.controller.untrusted import mappings
 
 _MARKS = (names.OWNER_UID, names.APPLIED_DIGEST)

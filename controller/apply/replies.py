@@ -21,8 +21,8 @@ from rukpak.controller.apply.order import is_custom
 from rukpak.controller.apply.ownership import DATA_KINDS
 from rukpak.controller.apply.rights import BINDINGS, RbacRight, describe_rights, parse_denial, parse_escalation
 from rukpak.controller.content.limits import shorten, some
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.errors import STATUS_CHARACTERS, ApiError, Cause, find_denial
-from rukpak.controller.observe.records import ObjectKey
 
 MATCHED_CHARACTERS = 8 << 10
 """Characters of a message that are searched: some patterns take time in proportion to its square."""

@@ -44,9 +44,10 @@ from rukpak.controller.apply.drift import (
 from rukpak.controller.apply.ownership import Owner, make_body
 from rukpak.controller.apply.plan import Action, ApplyOptions, Task
 from rukpak.controller.apply.replies import conceal_paths_of
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.client import ApiError, Client, User
 from rukpak.controller.kube.resources import Resource
-from rukpak.controller.observe.records import ObjectKey, Record, entries_of, project
+from rukpak.controller.observe.records import Record, entries_of, project
 from rukpak.controller.processes.supervision import Kind, Supervisor
 from rukpak.controller.untrusted import mappings, text, texts
 

@@ -24,8 +24,9 @@ from rukpak.controller.apply.ownership import is_kept
 from rukpak.controller.apply.targets import Target
 from rukpak.controller.building.revision import Revision
 from rukpak.controller.content.limits import some
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.resources import CLUSTER_ROLES, RBAC, ROLES, GroupVersionKind, Resource
-from rukpak.controller.observe.records import ObjectKey, key_of
+from rukpak.controller.observe.records import key_of
 from rukpak.controller.permissions.statement import Right, including
 from rukpak.controller.untrusted import mapping, sequence, texts
 

@@ -48,21 +48,14 @@ from rukpak.controller.apply.requests import ObjectReader, Webhooks
 from rukpak.controller.apply.rights import MissingRightsError, for_apply
 from rukpak.controller.apply.trees import differing, inside, outside, refused_part, united_trees
 from rukpak.controller.content.limits import quote, some
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.client import ApiError, Client, Response
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import UNREACHABLE
 from rukpak.controller.kube.resources import AUTOSCALERS, Resource
 from rukpak.controller.observe.health.rules import NOT_OBSERVED, needs_full_object
 from rukpak.controller.observe.kinds import ManagedObjects
-from rukpak.controller.observe.records import (
-    Entry,
-    ObjectKey,
-    Record,
-    Tree,
-    entry_of,
-    fields_of,
-    project,
-)
+from rukpak.controller.observe.records import Entry, Record, Tree, entry_of, fields_of, project
 
 NOT_SERVED_YET_SECONDS = 0.3
 MOST_JUDGED = 5

@@ -41,8 +41,9 @@ from rukpak.controller.apply.leftovers import drops
 from rukpak.controller.apply.order import effective_waves
 from rukpak.controller.apply.ownership import Disposal, Owner, RemovalCause, carries_owner_reference, dispose, make_body
 from rukpak.controller.building.revision import Revision
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.resources import GroupVersionKind, Resource
-from rukpak.controller.observe.records import ObjectKey, Record, key_of, project
+from rukpak.controller.observe.records import Record, key_of, project
 from rukpak.controller.untrusted import mapping, text
 
 # A group or a plural: anything else could lead to another path.

@@ -58,11 +58,12 @@ from rukpak.controller.cli.other_tools import (
 )
 from rukpak.controller.cli.render import find, read_stored, render_new
 from rukpak.controller.content.limits import some
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import ApiError, attempt
 from rukpak.controller.kube.resources import DEPLOYMENTS, NAMESPACES, Resource
-from rukpak.controller.observe.records import ObjectKey, Record, key_of, pass_on, project
+from rukpak.controller.observe.records import Record, key_of, pass_on, project
 from rukpak.controller.untrusted import mapping
 from rukpak.controller.views import FailedError, MisuseError
 from rukpak.controller.views.access import MANAGER, REQUESTS, Deployments, Manifest, list_objects, read_if_exists

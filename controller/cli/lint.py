@@ -29,7 +29,7 @@ from rukpak.controller.cli.content import check_stdin, is_local, is_named, unpac
 from rukpak.controller.cli.parser import suggest
 from rukpak.controller.cli.render import read_capabilities, render_given
 from rukpak.controller.content.limits import quote
-from rukpak.controller.formats.objects import Identity, Object, crd_specs, group_of, identify
+from rukpak.controller.formats.objects import Object, ObjectKey, crd_specs, group_of, identify
 from rukpak.controller.formats.plain import find_manifests_below
 from rukpak.controller.untrusted import TooManyStepsError, mapping, path_below, sequence, text
 from rukpak.controller.views import MisuseError
@@ -66,7 +66,7 @@ _ELSEWHERE = (
 class Finding:
     """What is wrong with a field of an object."""
 
-    identity: Identity
+    identity: ObjectKey
     field: str
     problem: str
 

@@ -35,12 +35,12 @@ from rukpak.controller.apply.leftovers import CLIENT_SIDE, LAST_APPLIED, last_ap
 from rukpak.controller.apply.trees import inside
 from rukpak.controller.cli.command import tell
 from rukpak.controller.formats.manifests import read_documents
-from rukpak.controller.formats.objects import collect_objects
+from rukpak.controller.formats.objects import ObjectKey, collect_objects
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import attempt
 from rukpak.controller.kube.resources import GroupVersionKind, Resource
-from rukpak.controller.observe.records import Entry, ObjectKey, entries_of, entry_of, fields_of, key_of, project
+from rukpak.controller.observe.records import Entry, entries_of, entry_of, fields_of, key_of, project
 from rukpak.controller.untrusted import is_object_name, mapping, strings
 from rukpak.controller.views import FailedError, MisuseError
 from rukpak.controller.views.access import MANAGER, REQUESTS

@@ -18,11 +18,12 @@ from rukpak.controller.apply.order import teardown_order
 from rukpak.controller.apply.ownership import Disposal, RemovalCause, dispose, find_strays, name_objects
 from rukpak.controller.apply.removal import delete
 from rukpak.controller.cli.command import FAILED, confirm, connect, tell
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import ApiError, attempt
 from rukpak.controller.kube.resources import Resource
-from rukpak.controller.observe.records import ObjectKey, Record, project
+from rukpak.controller.observe.records import Record, project
 from rukpak.controller.revisions.store import unpack_whole
 from rukpak.controller.views import FailedError
 from rukpak.controller.views.access import Deployments, open_store

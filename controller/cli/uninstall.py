@@ -25,6 +25,7 @@ from rukpak.controller.cli.command import confirm, connect, tell, tell_all
 from rukpak.controller.cli.deployments import AWAITING_CONTROLLER, POLL_SECONDS, wait_while
 from rukpak.controller.cli.installation import DEFINITION, LABEL, describe_cluster
 from rukpak.controller.content.limits import some
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import attempt
@@ -32,7 +33,7 @@ from rukpak.controller.kube.lease import LEASES
 from rukpak.controller.kube.resources import NAMESPACES, GroupVersionKind, is_shard_name, read_kinds, shard_of
 from rukpak.controller.manager.assemble import assemble
 from rukpak.controller.manager.process import set_up_log
-from rukpak.controller.observe.records import ObjectKey, Record, project
+from rukpak.controller.observe.records import Record, project
 from rukpak.controller.settings import Settings
 from rukpak.controller.views import FailedError, MisuseError
 from rukpak.controller.views.access import MANAGER, Deployments, Manifest, NoApiError, read_holder, read_if_exists

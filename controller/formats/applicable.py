@@ -31,8 +31,8 @@ from rukpak.api.names import APPLIED_DIGEST, OWNER_LABEL, OWNER_UID, RELEASED_FR
 from rukpak.api.plugins import CustomKind
 from rukpak.controller.formats.objects import (
     BUILT_IN_GROUPS,
-    Identity,
     Object,
+    ObjectKey,
     crd_specs,
     describe_type,
     describe_wrong_type,
@@ -145,7 +145,7 @@ def _remove_nulls(objects: Sequence[Object], custom: Mapping[Kind, CustomKind]) 
 
 
 def _refuse_equal(objects: Sequence[Object]) -> None:
-    seen: set[Identity] = set()
+    seen: set[ObjectKey] = set()
     problems: list[str] = []
     for identity in map(identify, objects):
         if identity in seen:

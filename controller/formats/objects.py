@@ -68,15 +68,17 @@ Object: TypeAlias = dict[str, Any]
 """A Kubernetes object as plain JSON."""
 
 
-class Identity(NamedTuple):
-    """What no two objects of a bundle may share; the API version is not part of it."""
+class ObjectKey(NamedTuple):
+    """The identity of an object; without a version, since all versions of a kind are one object."""
 
     group: str
     kind: str
     namespace: str
+    """Empty for a cluster-scoped object."""
     name: str
 
     def __str__(self) -> str:
+        """Return the form of messages: `Deployment foo/web`."""
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
 
@@ -86,7 +88,7 @@ def collect_objects(documents: Iterable[Document]) -> list[Object]:
     Raises: BundleError (InvalidBundle) with file and line for documents that are not objects, and for duplicates.
     """
     result: list[Object] = []
-    places: dict[Identity, str] = {}
+    places: dict[ObjectKey, str] = {}
     problems: list[str] = []
     for place, path, value in _expand_all(documents):
         if problem := find_identity_problem(value):
@@ -130,10 +132,10 @@ def find_identity_problem(value: Any) -> str:
     return _find_bad_string(value, metadata) or _find_bad_segment(value, metadata)
 
 
-def identify(item: Mapping[str, Any]) -> Identity:
+def identify(item: Mapping[str, Any]) -> ObjectKey:
     """Return the identity of an object that `find_identity_problem` accepts."""
     metadata = item["metadata"]
-    return Identity(group_of(item), item["kind"], metadata.get("namespace") or "", metadata["name"])
+    return ObjectKey(group_of(item), item["kind"], metadata.get("namespace") or "", metadata["name"])
 
 
 def group_of(item: Mapping[str, Any]) -> str:

@@ -30,10 +30,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from rukpak.controller.content.limits import describe_bytes
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.client import ApiError
 from rukpak.controller.observe.health import expressions
 from rukpak.controller.observe.health.expressions import Answer
-from rukpak.controller.observe.records import ObjectKey
 from rukpak.controller.processes.programs import CHUNK, ProcessGroup, View, confined, programs, start_confined
 from rukpak.controller.processes.supervision import Kind, Supervisor
 from rukpak.controller.retries import Backoff

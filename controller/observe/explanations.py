@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any
 
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.client import TOO_LARGE, ApiError, Client
 from rukpak.controller.kube.resources import NAMESPACES, Resource
 from rukpak.controller.observe.health.explain import (
@@ -38,7 +39,7 @@ from rukpak.controller.observe.health.explain import (
 )
 from rukpak.controller.observe.health.stability import Answer
 from rukpak.controller.observe.health.verdict import State, Verdict
-from rukpak.controller.observe.records import ObjectKey, Record
+from rukpak.controller.observe.records import Record
 from rukpak.controller.processes.supervision import Kind
 from rukpak.controller.untrusted import text
 

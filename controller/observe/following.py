@@ -26,6 +26,7 @@ from http import HTTPStatus
 from itertools import islice
 from typing import Any
 
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.cache import Cache, Change, Trace, make_trace
 from rukpak.controller.kube.client import ApiError, Client, User
 from rukpak.controller.kube.discovery import Discovery
@@ -40,7 +41,7 @@ from rukpak.controller.kube.resources import (
     Resource,
 )
 from rukpak.controller.kube.watch import Reflector
-from rukpak.controller.observe.records import ObjectKey, Record, project
+from rukpak.controller.observe.records import Record, project
 from rukpak.controller.processes.supervision import Kind, Supervisor
 from rukpak.controller.sharing import Shares
 

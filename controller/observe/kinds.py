@@ -21,7 +21,7 @@ from http import HTTPStatus
 from typing import Any, NamedTuple, Protocol
 
 from rukpak.api import names
-from rukpak.controller.formats.objects import BUILT_IN_GROUPS
+from rukpak.controller.formats.objects import BUILT_IN_GROUPS, ObjectKey
 from rukpak.controller.kube.cache import Indexer
 from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.discovery import Discovery
@@ -43,7 +43,7 @@ from rukpak.controller.observe.health.rules import (
 )
 from rukpak.controller.observe.health.stability import is_outdated, reported_of, rollout_of
 from rukpak.controller.observe.health.verdict import Context, State, Verdict
-from rukpak.controller.observe.records import Journal, Look, ObjectKey, Record, project
+from rukpak.controller.observe.records import Journal, Look, Record, project
 
 OWNER, KINDS = "owner", "kinds"
 """Indexes: of objects by owner, and of BundleDeployments by the kinds that they need."""

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from rukpak.api.bounds import read_time
 from rukpak.api.errors import BundleError
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.observe.explanations import (
     NOTHING,
     TROUBLED_SECONDS,
@@ -37,7 +38,7 @@ from rukpak.controller.observe.health.verdict import (
     terminating,
     with_deadline,
 )
-from rukpak.controller.observe.records import ObjectKey, Reader, Record
+from rukpak.controller.observe.records import Reader, Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,11 +16,12 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice, takewhile
 from sys import intern
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from rukpak.api import names
 from rukpak.api.bounds import read_wave
 from rukpak.controller.content.digests import canonical_json
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.untrusted import integer, mapping, mappings, sequence, strings, text, texts
 
 Key = TypeVar("Key")
@@ -141,20 +142,6 @@ class Reader:
         changed = look.changed if look.since == self.seen else None
         self.seen, self.expected = look.number, expectations.end
         return None if touched is None or changed is None else touched.union(changed)
-
-
-class ObjectKey(NamedTuple):
-    """The identity of an object; without a version, since all versions of a kind are one object."""
-
-    group: str
-    kind: str
-    namespace: str
-    """Empty for a cluster-scoped object."""
-    name: str
-
-    def __str__(self) -> str:
-        """Return the form of messages: `Deployment foo/web`."""
-        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

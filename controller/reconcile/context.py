@@ -22,12 +22,13 @@ from rukpak.controller.apply.removal import Remover
 from rukpak.controller.building.builder import Builder
 from rukpak.controller.building.config_values import needs_objects
 from rukpak.controller.building.request import Found, are_checked
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.events import Note
 from rukpak.controller.kube.resources import GroupVersionKind, read_kinds, shard_of
 from rukpak.controller.observe.explanations import Explainer
 from rukpak.controller.observe.following import ObjectFollower
-from rukpak.controller.observe.records import ObjectKey, Record
+from rukpak.controller.observe.records import Record
 from rukpak.controller.observe.watches import Watches
 from rukpak.controller.reconcile.memory import InstalledTargetsCache, Memory
 from rukpak.controller.revisions.accounts import Account, Accounts, account_in

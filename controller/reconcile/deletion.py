@@ -30,12 +30,13 @@ from rukpak.controller.apply.order import (
 )
 from rukpak.controller.apply.ownership import Owner, RemovalCause, RevisionObject, loses_reference
 from rukpak.controller.apply.removal import Removal
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.configuration import User
 from rukpak.controller.kube.errors import attempt
 from rukpak.controller.kube.resources import GroupVersionKind
 from rukpak.controller.observe.deployments import ORPHAN_FINALIZER
 from rukpak.controller.observe.explanations import NOTHING, Explanations, Question, may_explain
-from rukpak.controller.observe.records import ObjectKey, Record
+from rukpak.controller.observe.records import Record
 from rukpak.controller.reconcile import hook_phases, stored
 from rukpak.controller.reconcile.context import NEVER, UNLISTED, Context, Requeue
 from rukpak.controller.reconcile.inventory import (

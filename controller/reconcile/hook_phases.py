@@ -17,8 +17,8 @@ from rukpak.controller.apply.order import Stage, position_of
 from rukpak.controller.apply.targets import TargetSet, make_install_namespace
 from rukpak.controller.building.config_values import reads_secrets
 from rukpak.controller.building.revision import Revision, shows_secrets
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.configuration import User
-from rukpak.controller.observe.records import ObjectKey
 from rukpak.controller.reconcile import stored
 from rukpak.controller.reconcile.context import Context
 from rukpak.controller.reconcile.finding import Wanted

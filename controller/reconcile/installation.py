@@ -38,11 +38,12 @@ from rukpak.controller.apply.targets import (
 )
 from rukpak.controller.building.config_values import reads_secrets
 from rukpak.controller.building.revision import Revision
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.events import Note
 from rukpak.controller.kube.resources import GroupVersionKind
 from rukpak.controller.observe.following import Contested, follow_contested
 from rukpak.controller.observe.progress import Explain, Progress
-from rukpak.controller.observe.records import Look, ObjectKey, Reader, Record, key_of
+from rukpak.controller.observe.records import Look, Reader, Record, key_of
 from rukpak.controller.reconcile import hook_phases
 from rukpak.controller.reconcile.context import Context
 from rukpak.controller.reconcile.inventory import (

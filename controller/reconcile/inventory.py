@@ -43,12 +43,13 @@ from rukpak.controller.apply.ownership import (
 from rukpak.controller.apply.plan import OvertakenError
 from rukpak.controller.apply.replies import classify
 from rukpak.controller.building.revision import Revision, Terms
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.client import ApiError
 from rukpak.controller.kube.configuration import User
 from rukpak.controller.kube.events import Note
 from rukpak.controller.kube.resources import GroupVersionKind, Resource, read_kinds
 from rukpak.controller.observe.deployments import find_hindrance
-from rukpak.controller.observe.records import ObjectKey, Record
+from rukpak.controller.observe.records import Record
 from rukpak.controller.reconcile import stored
 from rukpak.controller.reconcile.context import Context, Services
 from rukpak.controller.revisions.accounts import account_in

@@ -18,8 +18,8 @@ from rukpak.controller.apply.plan import Action, ApplyOptions, Outcome
 from rukpak.controller.apply.targets import Differences, PackedTargets, TargetSet
 from rukpak.controller.building.request import Sources
 from rukpak.controller.building.revision import PackedRevision, Revision, Terms
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.observe.progress import HealthTracker
-from rukpak.controller.observe.records import ObjectKey
 from rukpak.controller.retries import Retries
 from rukpak.controller.revisions.accounts import OF_RIGHTS, RIGHTS_SECONDS, Account
 from rukpak.controller.revisions.polling import PURPOSE, PollState

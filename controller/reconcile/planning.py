@@ -32,8 +32,9 @@ from rukpak.controller.apply.targets import (
 from rukpak.controller.building.config_values import reads_secrets
 from rukpak.controller.building.request import recall_pins
 from rukpak.controller.building.revision import Revision, Terms, shows_secrets
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.resources import GroupVersionKind
-from rukpak.controller.observe.records import ObjectKey, Record
+from rukpak.controller.observe.records import Record
 from rukpak.controller.reconcile import hook_phases, stored
 from rukpak.controller.reconcile.context import Context
 from rukpak.controller.reconcile.finding import Wanted

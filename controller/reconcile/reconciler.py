@@ -25,9 +25,10 @@ from rukpak.api.v1alpha2.status import AccountUsed
 from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.apply.ownership import is_unfinished
 from rukpak.controller.apply.plan import Action, Outcome, OvertakenError
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.client import ApiError
 from rukpak.controller.kube.resources import read_kinds
-from rukpak.controller.observe.records import Look, ObjectKey, Record
+from rukpak.controller.observe.records import Look, Record
 from rukpak.controller.reconcile import deletion, gates, stored
 from rukpak.controller.reconcile.context import NEVER, UNKNOWN_SECONDS, UNLISTED, UNSYNCED, Context, Requeue, Services
 from rukpak.controller.reconcile.finding import Wanted, find_wanted, poll_sources, seconds_to_poll

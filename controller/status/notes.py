@@ -16,10 +16,10 @@ from rukpak.controller.apply.order import describe_awaited
 from rukpak.controller.apply.plan import Action, Outcome
 from rukpak.controller.apply.removal import Removal
 from rukpak.controller.content.limits import quote
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.events import NOTE_CHARACTERS, Note
 from rukpak.controller.kube.resources import GroupVersionKind
 from rukpak.controller.observe.health.explain import is_pod_stuck
-from rukpak.controller.observe.records import ObjectKey
 from rukpak.controller.status.report import FAILED, describe_changes, list_drifted, list_some, short, what_strays_are
 
 NAMED = 10

@@ -18,8 +18,9 @@ if TYPE_CHECKING:  # slow to import, and verbs only describe what status has
     from rukpak.controller.apply.drift import DriftedObject
     from rukpak.controller.apply.plan import Outcome
     from rukpak.controller.apply.removal import Removal
+    from rukpak.controller.formats.objects import ObjectKey
     from rukpak.controller.observe.progress import Progress
-    from rukpak.controller.observe.records import ObjectKey, Record
+    from rukpak.controller.observe.records import Record
 
 FAILED = (Reason.FAILED, Reason.PROGRESS_DEADLINE_EXCEEDED)
 """Reasons of Healthy that do not end without a person."""

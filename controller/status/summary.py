@@ -53,9 +53,9 @@ from rukpak.controller.apply.order import describe_awaited
 from rukpak.controller.apply.ownership import Disposal, RemovalCause, dispose
 from rukpak.controller.content.digests import digest_of_json
 from rukpak.controller.content.limits import quote, shorten, some, visible
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.resources import read_kinds
 from rukpak.controller.observe.health.verdict import Health
-from rukpak.controller.observe.records import ObjectKey
 from rukpak.controller.status.history import record, rollback_after
 from rukpak.controller.status.report import (
     FAILED,

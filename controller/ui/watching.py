@@ -25,13 +25,14 @@ from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.apply.targets import Target
 from rukpak.controller.building.revision import Revision
 from rukpak.controller.content.limits import some
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.events import EVENTS, NAMESPACE, select_about
 from rukpak.controller.kube.resources import DEPLOYMENTS, Resource, read_kinds
 from rukpak.controller.kube.watch import Reflector
-from rukpak.controller.observe.records import ObjectKey, key_of
+from rukpak.controller.observe.records import key_of
 from rukpak.controller.processes.supervision import Kind
 from rukpak.controller.ui.model import make_detail, make_row, to_json
 from rukpak.controller.ui.panel import Seen, make_panel

@@ -28,7 +28,7 @@ from rukpak.controller.apply.leftovers import LAST_APPLIED
 from rukpak.controller.apply.targets import TargetSet, find_differences, find_waves
 from rukpak.controller.building.revision import Revision
 from rukpak.controller.content.limits import one_line
-from rukpak.controller.observe.records import ObjectKey
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.status.report import describe_changes, short
 from rukpak.controller.untrusted import mapping, mappings
 from rukpak.controller.views.texts import WIDTH, Color, to_yaml

@@ -73,12 +73,13 @@ from rukpak.controller.apply.trees import (
     without_tree,
 )
 from rukpak.controller.building.revision import Revision
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.client import Client, User
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import USER_CHARACTERS, ApiError
 from rukpak.controller.kube.resources import GroupVersionKind, Resource, read_kinds
 from rukpak.controller.observe.deployments import find_hindrance
-from rukpak.controller.observe.records import ObjectKey, Tree, entry_of, fields_of, key_of, pass_on, project
+from rukpak.controller.observe.records import Tree, entry_of, fields_of, key_of, pass_on, project
 from rukpak.controller.processes.supervision import Supervisor
 from rukpak.controller.revisions.accounts import OF_ABSENCE, Account, identify
 from rukpak.controller.views import MisuseError

@@ -21,13 +21,14 @@ from rukpak.controller.apply.drift import DriftedObject, as_compared, explain
 from rukpak.controller.apply.ownership import Owner, make_body
 from rukpak.controller.apply.targets import Target, find_waves, make_targets
 from rukpak.controller.building.revision import Revision
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.resources import Resource
 from rukpak.controller.observe.health.explain import TEMPLATE, explained, pods_of
 from rukpak.controller.observe.health.explain import explain as explain_by_pods
 from rukpak.controller.observe.health.rules import assess
 from rukpak.controller.observe.health.verdict import Context, State, Verdict
-from rukpak.controller.observe.records import ObjectKey, key_of, project
+from rukpak.controller.observe.records import key_of, project
 from rukpak.controller.status.report import FAILED
 from rukpak.controller.untrusted import integer, mapping, mappings, text
 from rukpak.controller.views.texts import Color

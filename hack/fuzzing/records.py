@@ -16,10 +16,9 @@ from rukpak.controller.apply.replies import classify
 from rukpak.controller.building.revision import pack_objects, pack_terms, unpack
 from rukpak.controller.formats.composer import NodeBudget
 from rukpak.controller.formats.manifests import read_documents
-from rukpak.controller.formats.objects import find_identity_problem
+from rukpak.controller.formats.objects import ObjectKey, find_identity_problem
 from rukpak.controller.kube.encoding import encode
 from rukpak.controller.kube.errors import reply_error
-from rukpak.controller.observe.records import ObjectKey
 from rukpak.controller.sources.credentials import DOCKER_CONFIG, DOCKER_CONFIG_JSON, find_credentials, parse_secret
 from rukpak.controller.sources.image.manifest import Image, check_size, choose, name_chart, parse_manifest, plan_layers
 from rukpak.controller.untrusted import mapping

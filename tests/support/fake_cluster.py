@@ -24,7 +24,7 @@ from rukpak.api.plugins import Capabilities, CustomKind
 from rukpak.api.v1alpha2.reading import read
 from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller import untrusted
-from rukpak.controller.formats.objects import BUILT_IN_GROUPS
+from rukpak.controller.formats.objects import BUILT_IN_GROUPS, ObjectKey
 from rukpak.controller.kube.client import RELIST_SECONDS, Client, Page, Response, User
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import ApiError
@@ -35,7 +35,7 @@ from rukpak.controller.observe.health import expressions
 from rukpak.controller.observe.health.rules import assess, matching, needs_full_object
 from rukpak.controller.observe.health.verdict import Context, Verdict
 from rukpak.controller.observe.kinds import OwnedObjects
-from rukpak.controller.observe.records import UNREAD, Look, ObjectKey, Record, project
+from rukpak.controller.observe.records import UNREAD, Look, Record, project
 from rukpak.controller.observe.watches import Watches
 from rukpak.controller.processes.supervision import Supervisor
 

@@ -10,10 +10,11 @@ from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.apply.drift import DriftedField, DriftedObject
 from rukpak.controller.apply.plan import Action, Outcome, Task
 from rukpak.controller.apply.targets import Target
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.resources import GroupVersionKind
 from rukpak.controller.observe.health.verdict import HEALTHY, State, Verdict, aggregate
 from rukpak.controller.observe.progress import Progress
-from rukpak.controller.observe.records import ObjectKey, Record
+from rukpak.controller.observe.records import Record
 from rukpak.controller.status.report import Report
 from rukpak.controller.status.summary import summarize
 

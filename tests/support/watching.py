@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from rukpak.api import names
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.resources import DEFAULT_SHARD, GroupVersionKind, Resource, Shard
-from rukpak.controller.observe.records import ObjectKey, Record, project
+from rukpak.controller.observe.records import Record, project
 from rukpak.controller.observe.watches import Watches
 from rukpak.controller.playground.processes import wait_for
 from tests.support.deployments import manifest

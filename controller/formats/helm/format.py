@@ -75,7 +75,7 @@ from rukpak.controller.formats.helm.values import (
     write_values,
 )
 from rukpak.controller.formats.manifests import Document, LargeTextError, TextBudget, read_documents, read_small
-from rukpak.controller.formats.objects import Identity, collect_objects, find_identity_problem, identify
+from rukpak.controller.formats.objects import ObjectKey, collect_objects, find_identity_problem, identify
 from rukpak.controller.formats.programs import ProgramFinder, program_memory, run_program, scratch_of
 from rukpak.controller.formats.recognition import CHART, is_in_file
 from rukpak.controller.untrusted import mapping, text
@@ -349,7 +349,7 @@ def _annotations(value: Any) -> dict[str, Any]:
 
 def _first_of_each(documents: list[Document]) -> Iterator[Document]:
     # If two dependencies contain a definition, Helm installs the first.
-    seen: set[Identity] = set()
+    seen: set[ObjectKey] = set()
     for document in documents:
         if not find_identity_problem(document.value):
             identity = identify(document.value)

@@ -22,7 +22,7 @@ from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Capabilities, ContentTree, Rendering, RenderRequest
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.formats.manifests import TextBudget
-from rukpak.controller.formats.objects import Identity, Object, find_identity_problem, identify, refuse
+from rukpak.controller.formats.objects import Object, ObjectKey, find_identity_problem, identify, refuse
 from rukpak.controller.formats.registry_v1.bundle import (
     ALL,
     CONVERSION,
@@ -145,7 +145,7 @@ def _merge_duplicates(accounts: Sequence[Object], objects: Iterable[Object]) -> 
     """
     candidates = list(objects)
     refuse(f"{item.get('kind')} {problem}" for item in candidates if (problem := find_identity_problem(item)))
-    first: dict[Identity, Object] = {}
+    first: dict[ObjectKey, Object] = {}
     problems = []
     for item in candidates:
         identity = identify(item)

@@ -23,12 +23,13 @@ from rukpak.controller.apply.rights import MOST_RIGHTS, grants_in, parse_escalat
 from rukpak.controller.content.limits import Rejection
 from rukpak.controller.formats.composer import hide_colons
 from rukpak.controller.formats.helm import chart as ignore
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.formats.registry_v1.config import check_additions
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.observe.deployments import find_cycle
 from rukpak.controller.observe.health.rules import assess
 from rukpak.controller.observe.health.verdict import MOST_CONDITIONS, TEXT_CHARACTERS, Context, read_conditions
-from rukpak.controller.observe.records import ObjectKey, Record, key_of, project
+from rukpak.controller.observe.records import Record, key_of, project
 from rukpak.controller.permissions import find_permissions
 from rukpak.controller.processors.patch import PatchProcessor
 from rukpak.controller.processors.rollouts import RolloutsProcessor

@@ -24,7 +24,8 @@ from rukpak.controller.apply.drift import (
     united,
     without,
 )
-from rukpak.controller.observe.records import ObjectKey, key_of
+from rukpak.controller.formats.objects import ObjectKey
+from rukpak.controller.observe.records import key_of
 
 LEAF: dict[str, Any] = {}
 

@@ -20,11 +20,12 @@ from rukpak.controller.apply.plan import Action, ApplyOptions, Outcome, Plan, Ta
 from rukpak.controller.apply.rights import RbacRight
 from rukpak.controller.apply.targets import Target, TargetSet, make_targets
 from rukpak.controller.building.revision import Revision, Terms
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.client import User
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.resources import GroupVersionKind, Resource
 from rukpak.controller.observe.health.verdict import HEALTHY, Verdict, failed, progressing
-from rukpak.controller.observe.records import ObjectKey, Record
+from rukpak.controller.observe.records import Record
 from rukpak.controller.retries import Retries
 from tests.support.deployments import options_for
 from tests.support.fake_cluster import SERVED, VERBS, FakeCluster, FakeWatches

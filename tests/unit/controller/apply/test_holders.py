@@ -22,7 +22,8 @@ from rukpak.controller.apply.holders import (
     read_replaced,
     without_values,
 )
-from rukpak.controller.observe.records import ObjectKey, Record
+from rukpak.controller.formats.objects import ObjectKey
+from rukpak.controller.observe.records import Record
 
 Manifest = dict[str, Any]
 SERVICE, DEPLOYMENT, CUSTOM = ("", "Service"), ("apps", "Deployment"), ("example.com", "Site")

@@ -23,8 +23,8 @@ from rukpak.controller.apply.hooks import (
 )
 from rukpak.controller.apply.ownership import Owner
 from rukpak.controller.building.revision import Revision, Terms
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.observe.health.verdict import Verdict, failed, progressing
-from rukpak.controller.observe.records import ObjectKey
 
 JOB, POD = ObjectKey("batch", "Job", "shop", "a"), ObjectKey("", "Pod", "shop", "a")
 

@@ -10,8 +10,9 @@ import pytest
 
 from rukpak.controller.apply.drift import DELETED, DriftedField, DriftedObject
 from rukpak.controller.apply.ledger import NOTICED_SECONDS, Ledger, Left
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.observe.kinds import OwnedObjects
-from rukpak.controller.observe.records import UNREAD, Look, ObjectKey, Record
+from rukpak.controller.observe.records import UNREAD, Look, Record
 from tests.support.clock import Clock
 
 KEY = ObjectKey("", "ConfigMap", "shop", "a")

@@ -23,7 +23,7 @@ from rukpak.controller.apply.leftovers import (
     still_left,
     taken_fields,
 )
-from rukpak.controller.observe.records import ObjectKey
+from rukpak.controller.formats.objects import ObjectKey
 
 LEAF: dict[str, Any] = {}
 ITEM = {".": LEAF, "f:name": LEAF, "f:value": LEAF}

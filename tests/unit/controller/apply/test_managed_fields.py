@@ -23,9 +23,10 @@ from rukpak.controller.apply.managed_fields import (
     left_fields,
     moved_items,
 )
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.resources import Resource
-from rukpak.controller.observe.records import ObjectKey, Record
+from rukpak.controller.observe.records import Record
 from tests.support.fake_cluster import CONFIG_MAPS, FakeCluster
 
 OURS, VERSION = "rukpak/shop", "v1"

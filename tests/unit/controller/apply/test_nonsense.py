@@ -46,12 +46,13 @@ from rukpak.controller.apply.targets import (
 )
 from rukpak.controller.building.revision import Revision, Terms, pack, pack_terms
 from rukpak.controller.formats.applicable import make_applicable, revision_digest
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.encoding import encode
 from rukpak.controller.kube.errors import reply_error
 from rukpak.controller.kube.resources import GroupVersionKind, Resource
 from rukpak.controller.observe.health.rules import assess
 from rukpak.controller.observe.health.verdict import Context
-from rukpak.controller.observe.records import ObjectKey, Record, entries_of, entry_of, fields_of, project
+from rukpak.controller.observe.records import Record, entries_of, entry_of, fields_of, project
 from rukpak.controller.untrusted import decode
 from tests.support.deployments import options_for
 from tests.support.nonsense import (

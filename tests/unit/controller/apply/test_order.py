@@ -21,7 +21,8 @@ from rukpak.controller.apply.order import (
     teardown_order,
 )
 from rukpak.controller.apply.ownership import Owner
-from rukpak.controller.observe.records import ObjectKey, Record, key_of
+from rukpak.controller.formats.objects import ObjectKey
+from rukpak.controller.observe.records import Record, key_of
 
 STAGES = {
     Stage.DEFINITIONS: [

@@ -34,8 +34,9 @@ from rukpak.controller.apply.ownership import (
     write_left,
 )
 from rukpak.controller.building.revision import Revision, Terms
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.resources import GroupVersionKind
-from rukpak.controller.observe.records import ObjectKey, Record, project
+from rukpak.controller.observe.records import Record, project
 
 OWNER = Owner("foo", "uid-foo")
 ALIVE = {("foo", "uid-foo"), ("bar", "uid-bar")}

@@ -12,8 +12,9 @@ from rukpak.controller.apply.ledger import Ledger, Left
 from rukpak.controller.apply.ownership import RevisionObject
 from rukpak.controller.apply.plan import Action, Plan, Step, Task, decide, decide_about, make_plan, state_of
 from rukpak.controller.apply.targets import Target
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.resources import GroupVersionKind
-from rukpak.controller.observe.records import ObjectKey, Record
+from rukpak.controller.observe.records import Record
 from tests.support.deployments import OWNER, options_for
 
 KEY = ObjectKey("", "ConfigMap", "shop", "a")

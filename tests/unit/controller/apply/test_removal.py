@@ -15,9 +15,10 @@ from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.apply.ownership import Disposal, Owner, RemovalCause, dispose, make_body
 from rukpak.controller.apply.removal import Removal, Remover, mark_to_take_back, release
 from rukpak.controller.apply.requests import Pool
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.resources import Resource
-from rukpak.controller.observe.records import ObjectKey, Record, project
+from rukpak.controller.observe.records import Record, project
 from tests.support.fake_cluster import CONFIG_MAPS, SERVED, VERBS, FakeCluster
 
 CONFIG = ObjectKey("", "ConfigMap", "shop", "a")

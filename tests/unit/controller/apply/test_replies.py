@@ -15,8 +15,8 @@ from rukpak.controller.apply.replies import (
     classify,
 )
 from rukpak.controller.apply.rights import RbacRight, describe_rights
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.errors import STATUS_CHARACTERS, USER_CHARACTERS, ApiError, reply_error, unanswered
-from rukpak.controller.observe.records import ObjectKey
 
 PLANTED = "s3cr3t-planted"
 CONFIG_MAP = ObjectKey("", "ConfigMap", "shop", "a")

@@ -16,10 +16,11 @@ from rukpak.controller.apply.ownership import Owner, make_body
 from rukpak.controller.apply.plan import Action, Task
 from rukpak.controller.apply.requests import LIST_FROM, SLOW_SECONDS, ConcurrencyLimit, ObjectReader, Pool
 from rukpak.controller.apply.targets import Target
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.configuration import User
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.resources import Resource
-from rukpak.controller.observe.records import ObjectKey, Record, key_of
+from rukpak.controller.observe.records import Record, key_of
 from rukpak.controller.playground.processes import wait_for
 from rukpak.controller.processes.supervision import Supervisor
 from tests.support.clock import Clock

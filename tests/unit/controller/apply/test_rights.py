@@ -33,8 +33,9 @@ from rukpak.controller.building.capabilities import shipped
 from rukpak.controller.building.revision import Revision, Terms
 from rukpak.controller.cli.permissions import Resources
 from rukpak.controller.formats.manifests import read_documents
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.resources import RBAC, GroupVersionKind
-from rukpak.controller.observe.records import ObjectKey, key_of
+from rukpak.controller.observe.records import key_of
 from tests.support.fake_cluster import CONFIG_MAPS
 
 Manifest = dict[str, Any]

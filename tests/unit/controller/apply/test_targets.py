@@ -21,8 +21,9 @@ from rukpak.controller.apply.targets import (
     pack_targets,
 )
 from rukpak.controller.building.revision import Revision, Terms
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.resources import GroupVersionKind
-from rukpak.controller.observe.records import ObjectKey, Record
+from rukpak.controller.observe.records import Record
 
 OWNER = Owner("foo", "uid-foo")
 CONFIG_MAP: dict[str, Any] = {

@@ -23,8 +23,9 @@ from rukpak.controller.cli.adopt import (
     name_giver,
 )
 from rukpak.controller.cli.other_tools import Origin, Tool
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.resources import GroupVersionKind
-from rukpak.controller.observe.records import ObjectKey, project
+from rukpak.controller.observe.records import project
 from rukpak.controller.views import FailedError
 from rukpak.controller.views.access import Deployments
 from tests.support.fake_cluster import FakeCluster

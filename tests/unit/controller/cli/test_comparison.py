@@ -12,7 +12,8 @@ from rukpak.api import names
 from rukpak.controller.apply.ownership import Owner
 from rukpak.controller.apply.targets import TargetSet, make_targets
 from rukpak.controller.building.revision import Revision, Terms
-from rukpak.controller.observe.records import ObjectKey, key_of
+from rukpak.controller.formats.objects import ObjectKey
+from rukpak.controller.observe.records import key_of
 from rukpak.controller.views.comparison import (
     Change,
     Comparison,

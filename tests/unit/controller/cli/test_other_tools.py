@@ -38,9 +38,9 @@ from rukpak.controller.cli.other_tools import (
     read_applied,
     read_origin,
 )
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.resources import Resource
-from rukpak.controller.observe.records import ObjectKey
 from rukpak.controller.views import FailedError, MisuseError
 from tests.support.fake_cluster import FakeCluster
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.client import ApiError
 from rukpak.controller.observe import evaluation
 from rukpak.controller.observe.evaluation import Evaluations, Evaluator
 from rukpak.controller.observe.health import expressions
-from rukpak.controller.observe.records import ObjectKey
 from rukpak.controller.playground.processes import wait_for
 from rukpak.controller.processes.supervision import Supervisor
 from tests.support.leftovers import find_children

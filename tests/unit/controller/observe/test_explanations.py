@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.observe.explanations import (
     AGAIN_SECONDS,
     ANSWER_BYTES,
@@ -26,7 +27,7 @@ from rukpak.controller.observe.explanations import (
 )
 from rukpak.controller.observe.health.explain import MAY_NOT_LIST_EVENTS
 from rukpak.controller.observe.health.verdict import State, Verdict
-from rukpak.controller.observe.records import ObjectKey, Record
+from rukpak.controller.observe.records import Record
 from rukpak.controller.playground.processes import wait_for
 from tests.support.fake_api import FakeApi, Fault
 

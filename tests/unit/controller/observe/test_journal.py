@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from rukpak.controller.observe.records import LONGEST, SHORTEST, UNREAD, Journal, Look, ObjectKey, Reader
+from rukpak.controller.formats.objects import ObjectKey
+from rukpak.controller.observe.records import LONGEST, SHORTEST, UNREAD, Journal, Look, Reader
 
 A, B = (ObjectKey("", "ConfigMap", "shop", name) for name in "ab")
 

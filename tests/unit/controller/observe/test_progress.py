@@ -11,12 +11,13 @@ import pytest
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.apply.ledger import Left
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.observe.explanations import Explanations, Question
 from rukpak.controller.observe.health.stability import Answer
 from rukpak.controller.observe.health.verdict import HEALTHY, State, Verdict
 from rukpak.controller.observe.kinds import OwnedObjects
 from rukpak.controller.observe.progress import HealthTracker, Progress
-from rukpak.controller.observe.records import Journal, ObjectKey, Record
+from rukpak.controller.observe.records import Journal, Record
 
 START = 1_000_000.0
 DEADLINE = 600.0

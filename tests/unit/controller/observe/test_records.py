@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from rukpak.api import names
-from rukpak.controller.observe.records import ObjectKey, Record, entry_hash, entry_of, key_of, project
+from rukpak.controller.formats.objects import ObjectKey
+from rukpak.controller.observe.records import Record, entry_hash, entry_of, key_of, project
 
 ENTRY: dict[str, Any] = {
     "manager": "rukpak/foo",

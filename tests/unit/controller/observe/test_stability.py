@@ -12,6 +12,7 @@ import pytest
 
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.apply.ledger import Left
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.observe.explanations import Explanations, Inquiries, Question, _Inquiry
 from rukpak.controller.observe.health.explain import ends_of, explain, pods_of
 from rukpak.controller.observe.health.rules import assess
@@ -19,7 +20,7 @@ from rukpak.controller.observe.health.stability import Answer, reported_of, roll
 from rukpak.controller.observe.health.verdict import HEALTHY, Context
 from rukpak.controller.observe.kinds import _compare
 from rukpak.controller.observe.progress import HealthTracker
-from rukpak.controller.observe.records import ObjectKey, Record
+from rukpak.controller.observe.records import Record
 from tests.unit.controller.observe.health.objects import Manifest, conditioned, manifest
 
 START = 1_800_000_000.0

@@ -10,7 +10,7 @@ from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.apply.ledger import Left
 from rukpak.controller.apply.plan import Action, ApplyOptions, Outcome
-from rukpak.controller.observe.records import ObjectKey
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.reconcile.memory import DriftCounter
 
 KEY = ObjectKey("", "ConfigMap", "shop", "settings")

@@ -11,9 +11,9 @@ import pytest
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.status import HISTORY_LENGTH, HistoryEntry
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.observe.health.verdict import Health
 from rukpak.controller.observe.progress import Progress
-from rukpak.controller.observe.records import ObjectKey
 from rukpak.controller.status.history import choose
 from rukpak.controller.status.report import Report, short
 from rukpak.controller.status.summary import summarize

@@ -11,9 +11,9 @@ from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.status import HistoryEntry
 from rukpak.api.v1alpha2.types import Rollback, Wave
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.observe.health.verdict import Health
 from rukpak.controller.observe.progress import Progress
-from rukpak.controller.observe.records import ObjectKey
 from rukpak.controller.status.history import (
     begin_rollback,
     digest_of_pins,

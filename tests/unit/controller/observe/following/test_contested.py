@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.cache import Trace
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.resources import GroupVersionKind, Resource
@@ -18,7 +19,7 @@ from rukpak.controller.observe.following import (
     _Followed,
     follow_contested,
 )
-from rukpak.controller.observe.records import ObjectKey, Record
+from rukpak.controller.observe.records import Record
 from tests.support.fake_cluster import CONFIG_MAPS, FakeCluster
 
 KIND = GroupVersionKind("", "v1", "ConfigMap")

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.observe.kinds import OwnedObjects
-from rukpak.controller.observe.records import UNREAD, ObjectKey, Record
+from rukpak.controller.observe.records import UNREAD, Record
 
 KEY = ObjectKey("", "ConfigMap", "shop", "a")
 ROLE = ObjectKey("rbac.authorization.k8s.io", "Role", "shop", "a")
