@@ -163,7 +163,7 @@ class Indexer(Generic[IdT, ValueT]):
 
 
 class Cache(Generic[RecordT]):
-    """Thread-safe. One thread passes on the events of the watch; any thread may read, learn and forget.
+    """Thread-safe. One thread passes on the events of the watch; any thread may read, learn and hide.
 
     Args:
         functions: of the indexes of the newest known records.
@@ -232,7 +232,7 @@ class Cache(Generic[RecordT]):
                 self._watched[key] = record
             self._index(key)
 
-    def forget(self, key: Key, uid: str) -> None:
+    def hide(self, key: Key, uid: str) -> None:
         """Hide an object that was deleted according to a reply, until the watch reports it again."""
         with self._lock:
             known = self._newest(key)

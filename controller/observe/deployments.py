@@ -265,7 +265,7 @@ class SeenDeployments:
 
     def learn_gone(self, name: str, uid: str) -> None:
         """Forget the one with this name and UID: it is gone according to the reply to a write."""
-        self.reflector.cache.forget(("", name), uid)
+        self.reflector.cache.hide(("", name), uid)
 
 
 def make_seen(manifest: dict[str, Any], shard: Shard = DEFAULT_SHARD) -> SeenDeployment:

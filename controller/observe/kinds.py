@@ -653,7 +653,7 @@ class ManagedObjects:
         watch = self.find_watch((key.group, key.kind))
         known = watch.reflector.cache.get((key.namespace, key.name)) if watch else None
         if watch and known:
-            watch.reflector.cache.forget((key.namespace, key.name), known.uid)
+            watch.reflector.cache.hide((key.namespace, key.name), known.uid)
             self._file(key, watch.reflector)
 
     # changes of what verdicts depend on

@@ -140,7 +140,7 @@ class RevisionSecrets:
     def learn_gone(self, secret_name: str) -> None:
         """Learn that we have deleted a Secret."""
         if known := self.get(secret_name):
-            self.reflector.cache.forget((self.namespace, secret_name), known.uid)
+            self.reflector.cache.hide((self.namespace, secret_name), known.uid)
 
     def is_lost(self, name: str, digest: str) -> bool:
         """Whether a Secret of a revision is missing or was changed; False while that is not known."""

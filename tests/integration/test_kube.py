@@ -526,7 +526,7 @@ def test_what_was_deleted_is_hidden_at_once(follow: Callable[..., Follower], cli
         seen = project(apply(client, labelled(namespace)))
         follower.reflector.cache.learn(seen)
         client.delete(CONFIG_MAPS.path(namespace, "a"), uid=seen.uid)
-        follower.reflector.cache.forget((namespace, "a"), seen.uid)
+        follower.reflector.cache.hide((namespace, "a"), seen.uid)
         assert follower.reflector.cache.get((namespace, "a")) is None
     wait(lambda: len(follower.told) == 20)
     assert follower.names() == []

@@ -170,7 +170,7 @@ def test_a_list_after_a_restored_etcd_ends_what_was_learned_before() -> None:
 
 def test_what_was_deleted_is_hidden_until_the_watch_says_so() -> None:
     cache = listed(Thing(5), Thing(6, "b"))
-    cache.forget(KEY, "u")
+    cache.hide(KEY, "u")
     assert cache.get(KEY) is None
     assert cache.records() == [Thing(6, "b")]
     assert cache.remove(Thing(11)) == [Change(Thing(5), None)]
@@ -179,23 +179,23 @@ def test_what_was_deleted_is_hidden_until_the_watch_says_so() -> None:
 def test_what_was_created_and_deleted_stays_hidden_when_the_watch_tells_of_the_creation() -> None:
     cache = listed()
     cache.learn(Thing(15))
-    cache.forget(KEY, "u")
+    cache.hide(KEY, "u")
     assert cache.put(Thing(15)) == [Change(None, Thing(15))]
     assert cache.get(KEY) is None
 
 
 def test_a_later_event_shows_what_was_forgotten() -> None:
     cache = listed(Thing(5))
-    cache.forget(KEY, "u")
+    cache.hide(KEY, "u")
     cache.put(Thing(11, uid="v"))
     assert cache.get(KEY) == Thing(11, uid="v")
 
 
 def test_another_object_of_the_name_is_not_forgotten() -> None:
     cache = listed(Thing(5))
-    cache.forget(KEY, "other")
+    cache.hide(KEY, "other")
     assert cache.get(KEY) == Thing(5)
-    cache.forget(("ns", "none"), "u")
+    cache.hide(("ns", "none"), "u")
     assert len(cache.records()) == 1
 
 
@@ -244,7 +244,7 @@ def test_an_index_has_the_records_of_the_list_of_events_and_of_replies() -> None
     cache = listed(Thing(5, "a1"), Thing(6, "b1"))
     cache.put(Thing(11, "a2"))
     cache.learn(Thing(12, "a3"))
-    cache.forget(("ns", "a1"), "u")
+    cache.hide(("ns", "a1"), "u")
     assert sorted(cache.index("letter", "a"), key=key_of) == [Thing(11, "a2"), Thing(12, "a3")]
     cache.remove(Thing(13, "a2"))
     cache.begin_listing()

@@ -765,7 +765,7 @@ def test_what_a_reply_has_told_is_not_projected_again(stack: ExitStack, metadata
 
 def test_what_was_forgotten_is_told_as_deleted_when_the_watch_says_so(followed: Followed) -> None:
     followed.start("a")
-    followed.reflector.cache.forget(("", "a"), followed.api.objects[FOOS]["a"]["metadata"]["uid"])
+    followed.reflector.cache.hide(("", "a"), followed.api.objects[FOOS]["a"]["metadata"]["uid"])
     assert followed.names() == []
     assert followed.told == [("added", "a")]
     followed.api.delete(FOOS, "a")
