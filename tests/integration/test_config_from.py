@@ -59,7 +59,7 @@ def shows(deployed: Deployed, **data: str) -> bool:
     return data.items() <= (deployed.data("settings") or {}).items()
 
 
-def test_values_from_the_cluster_are_merged_previewed_and_a_change_is_rendered_at_once_also_after_a_restart(
+def test_values_from_the_cluster_are_merged_and_a_change_is_rendered_at_once(
     world: World,
 ) -> None:
     name = tenant(world, CONFIG_MAPS, READS)
@@ -132,7 +132,7 @@ TEMPLATE_OF_A_NAME = (
 )
 
 
-def test_a_value_of_a_secret_does_not_become_a_name_in_any_encoding(world: World) -> None:
+def test_a_value_of_a_secret_does_not_become_a_name(world: World) -> None:
     """Nor a kind or a group: unit/controller/building/test_rendering.py."""
     chart = chart_of({"templates/web.yaml": TEMPLATE_OF_A_NAME, "values.yaml": "{login: {password: none}}"})
     name = tenant(world, CONFIG_MAPS, READS)
