@@ -24,6 +24,8 @@ COLORS = {"type": "string", "enum": ["blue", "red"]}
 BLUE = {"type": "string", "enum": ["blue"]}
 MANY = 5_000
 PAYLOAD = "x" * 2000
+GONE_SECONDS = 300.0
+"""The API server first deletes all its objects, which may be many."""
 PEAK_MEBIBYTES = 12.0
 """What a survey of many objects may add to the peak; all of them at once take more than 30 MiB."""
 
@@ -93,6 +95,7 @@ def greetings(world: World) -> Iterator[Greetings]:
     deployed.wait_gone()
     if exists(world.client, f"{CRDS}/{made.crd}"):
         world.client.delete(f"{CRDS}/{made.crd}")
+        world.wait(lambda: not exists(world.client, f"{CRDS}/{made.crd}"), "the definition gone", seconds=GONE_SECONDS)
 
 
 def test_an_unsafe_upgrade_is_refused_and_holds_up_only_what_needs_it_until_the_switch_lets_it_through(
