@@ -15,11 +15,22 @@ import yaml
 
 from rukpak.api import names
 from rukpak.controller.playground.cluster import ControlPlane
-from tests.support.bundles import DEPLOYMENTS, Deployed, Manifest, World, config_map, exists, image, new_name
+from tests.support.bundles import (
+    DEPLOYMENTS,
+    Deployed,
+    Manifest,
+    World,
+    config_map,
+    exists,
+    image,
+    is_answered,
+    new_name,
+)
 from tests.support.charts import chart_of, write
 from tests.support.controller import Rukpak, command
 from tests.support.inside import read_documents
 from tests.support.objects import deployment, labelled, make, secret
+from tests.support.tenants import make_namespace
 
 pytestmark = [pytest.mark.own_cluster, pytest.mark.long]
 
@@ -64,7 +75,13 @@ CHART = {
     "templates/service.yaml": SERVICE,
     "templates/extra.yaml": EXTRA,
 }
-KINDS = ("deployments.apps", "services", "configmaps", "replicasets.apps", "pods")
+KINDS = {
+    "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
+    "ReplicaSet": "/apis/apps/v1/namespaces/{}/replicasets",
+    "Pod": "/api/v1/namespaces/{}/pods",
+    "Service": "/api/v1/namespaces/{}/services",
+    "ConfigMap": "/api/v1/namespaces/{}/configmaps",
+}
 
 
 @pytest.fixture
@@ -74,8 +91,11 @@ def rukpak(kwok_world: World) -> Rukpak:
 
 def uids(world: World, name: str) -> dict[str, str]:
     """Return the UIDs of the objects in a namespace, and of their pods."""
-    listed = json.loads(world.cluster.kubectl("get", ",".join(KINDS), "--namespace", name, "--output=json"))["items"]
-    found = {f"{each['kind']} {each['metadata']['name']}": each["metadata"]["uid"] for each in listed}
+    found = {
+        f"{kind} {each['metadata']['name']}": each["metadata"]["uid"]
+        for kind, path in KINDS.items()
+        for each in world.client.list(path.format(name), metadata=True)
+    }
     return {key: uid for key, uid in found.items() if key != "ConfigMap kube-root-ca.crt"}
 
 
@@ -129,7 +149,7 @@ class Adopted:
 @pytest.fixture
 def adopted(kwok_world: World, tmp_path: Path) -> Adopted:
     found = Adopted(world=kwok_world, name=new_name(), folder=tmp_path)
-    kwok_world.cluster.kubectl("create", "namespace", found.name)
+    make_namespace(kwok_world, found.name)
     kwok_world.deployed.append(found.deployed)
     return found
 
@@ -162,8 +182,17 @@ def install_release(cli: Helm, adopted: Adopted) -> None:
     words = ["shop", str(folder / "shop"), "--namespace", adopted.name, "--set", "old=true,more=true"]
     cli.run("install", *words)
     cli.run("upgrade", *words)
-    wait = ("wait", "deployment/web", "--for=condition=Available", "--timeout=60s", "--namespace", adopted.name)
-    adopted.world.cluster.kubectl(*wait)
+    wait_available(adopted)
+
+
+def wait_available(adopted: Adopted) -> None:
+    """Wait until the pods of the Deployment are ready."""
+
+    def is_available() -> bool:
+        conditions = adopted.read("web", "deployments", "/apis/apps/v1").get("status", {}).get("conditions", ())
+        return any((each["type"], each["status"]) == ("Available", "True") for each in conditions)
+
+    adopted.world.wait(is_available, "the Deployment is available")
 
 
 def release_secrets(adopted: Adopted) -> list[str]:
@@ -190,6 +219,8 @@ def test_a_release_of_helm_changes_hands_and_is_upgraded_without_touching_a_pod(
     )
     before, since = uids(adopted.world, adopted.name), adopted.world.position()
     words = ["adopt", adopted.name, "-f", adopted.file, "--from", "helm/shop"]
+    unknown = rukpak(*words[:-1], "helm/other", "--yes", status=1)
+    assert f"rukpak adopt: Helm release {adopted.name}/other: not found" in unknown.stderr
 
     shown = rukpak(*words, "--dry-run").stderr
     assert "Take over: Deployment" in shown
@@ -242,13 +273,6 @@ def test_the_records_of_a_release_stay_until_its_objects_are_ready(adopted: Adop
     assert uids(adopted.world, adopted.name) == before
 
 
-def test_a_release_that_does_not_exist_is_not_adopted(adopted: Adopted, rukpak: Rukpak) -> None:
-    adopted.write(config_map("settings"))
-    failed = rukpak("adopt", adopted.name, "-f", adopted.file, "--from", "helm/other", "--yes", status=1)
-    assert f"rukpak adopt: Helm release {adopted.name}/other: not found" in failed.stderr
-    assert not exists(adopted.world.client, f"{DEPLOYMENTS}/{adopted.name}")
-
-
 # from kubectl
 
 BEFORE = config_map("settings", color="blue", size="big", taste="sweet")
@@ -265,43 +289,39 @@ def test_what_kubectl_has_applied_changes_hands(adopted: Adopted, rukpak: Rukpak
     kubectl = adopted.world.cluster.kubectl
     kubectl(*verb, "--namespace", adopted.name, "--filename=-", input=json.dumps(BEFORE))
     kubectl(*verb, "--namespace", adopted.name, "--filename=-", input=json.dumps(deployment("web", 1)))
+    theirs = f"/api/v1/namespaces/{adopted.name}/configmaps/theirs"
+    adopted.world.client.apply(theirs, config_map("theirs"), manager="other", force=True)
     before = uids(adopted.world, adopted.name)
-    adopted.write(BUNDLE, deployment("web", 1))
+    adopted.write(BUNDLE, deployment("web", 1), config_map("theirs"))
     words = ["adopt", adopted.name, "-f", adopted.file, "--from", "kubectl", "--yes"]
     words += ["--field-manager", "ci"] if "--field-manager=ci" in verb else []
     assert "-  taste: sweet" in rukpak(*words, "--dry-run", "--diff").stderr
     done = rukpak(*words)
-    assert "adopted 2 objects from kubectl" in done.stdout
+    assert "adopted 3 objects from kubectl" in done.stdout
     assert "collisionProtection: IfNoController" in done.stderr
     said = " ".join(done.stderr.split())
     assert "data.taste" not in said.partition("left:")[2]
     assert adopted.managers("settings") == {names.field_manager(adopted.name)}
+    # A manager that is not named is reported.
+    assert f"left: ConfigMap {adopted.name}/theirs: also set by other" in said
+    assert "other" in adopted.managers("theirs")
 
-    adopted.upgrade(config_map("settings", color="blue"), deployment("web", 1))
+    adopted.upgrade(config_map("settings", color="blue"), deployment("web", 1), config_map("theirs"))
     assert adopted.read("settings")["data"] == {"color": "blue"}
     after = uids(adopted.world, adopted.name)
     assert after.items() >= before.items()
 
 
-def test_a_manager_that_is_not_named_is_reported(adopted: Adopted, rukpak: Rukpak) -> None:
-    apply = ("apply", "--server-side", "--field-manager=ci", "--namespace", adopted.name, "--filename=-")
-    adopted.world.cluster.kubectl(*apply, input=json.dumps(BUNDLE))
-    adopted.write(BUNDLE)
-    done = rukpak("adopt", adopted.name, "-f", adopted.file, "--from", "kubectl", "--yes")
-    assert f"left: ConfigMap {adopted.name}/settings: also set by ci" in " ".join(done.stderr.split())
-    assert "ci" in adopted.managers("settings")
-
-
 def test_objects_of_others_are_refused_and_nothing_is_changed(adopted: Adopted, rukpak: Rukpak) -> None:
-    kubectl = adopted.world.cluster.kubectl
-    uid = json.loads(kubectl("get", "namespace", adopted.name, "--output=json"))["metadata"]["uid"]
+    client = adopted.world.client
+    uid = client.get(f"/api/v1/namespaces/{adopted.name}").value["metadata"]["uid"]
     reference = {"apiVersion": "example.com/v1", "kind": "Shop", "name": "s", "uid": uid, "controller": True}
     for value in (
         labelled(config_map("controlled"), ownerReferences=[reference]),
         labelled(config_map("released"), annotations={"meta.helm.sh/release-name": "other"}),
         config_map("free"),
     ):
-        kubectl("create", "--namespace", adopted.name, "--filename=-", input=json.dumps(value))
+        client.create(f"/api/v1/namespaces/{adopted.name}/configmaps", value)
     adopted.write(config_map("controlled"), config_map("released"), config_map("free"))
     failed = rukpak("adopt", adopted.name, "-f", adopted.file, "--from", "kubectl", "--yes", status=1)
     said = " ".join(failed.stderr.split())
@@ -361,7 +381,7 @@ def test_what_kubectl_has_applied_in_a_namespace_is_adopted_without_a_file(
     apply(secret("login", password="hunter2"))
     apply(config_map("created"), "create")
     world.cluster.kubectl("scale", "deployment/web", "--replicas=2", f"--namespace={name}")
-    world.cluster.kubectl("wait", "deployment/web", "--for=condition=Available", "--timeout=60s", f"--namespace={name}")
+    wait_available(adopted)
     before = uids(world, name)
     words = ["adopt", name, "--from", "kubectl", "-n", name]
 
@@ -467,27 +487,29 @@ def flux_kind(group: str, kind: str) -> Manifest:
     return make("apiextensions.k8s.io/v1", "CustomResourceDefinition", f"{kind.lower()}s.{group}", spec=spec)
 
 
-@pytest.fixture(scope="module")
-def _flux(shared_kwok_world: World) -> Iterator[None]:
-    kubectl = shared_kwok_world.cluster.kubectl
+@pytest.fixture
+def _flux(kwok_world: World) -> Iterator[None]:
     found = flux_kind("kustomize.toolkit.fluxcd.io", "Kustomization")
-    kubectl("create", "--filename=-", input=json.dumps(found))
-    kubectl("wait", "--for=condition=Established", f"crd/{found['metadata']['name']}", "--timeout=60s")
+    path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{found['metadata']['name']}"
+    kwok_world.client.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", found)
+    kwok_world.wait(lambda: is_answered(kwok_world.client, "/apis/kustomize.toolkit.fluxcd.io/v1/kustomizations"), path)
     yield
-    kubectl("delete", "crd", found["metadata"]["name"])
+    kwok_world.client.delete(path)
 
 
 @pytest.mark.usefixtures("_flux")
 def test_what_flux_has_applied_changes_hands_and_its_kustomization_is_suspended(
     adopted: Adopted, rukpak: Rukpak
 ) -> None:
-    kubectl, name = adopted.world.cluster.kubectl, adopted.name
+    client, name = adopted.world.client, adopted.name
     kustomization = make("kustomize.toolkit.fluxcd.io/v1", "Kustomization", "shop", spec={"interval": "10m"})
-    kubectl("create", "--namespace", name, "--filename=-", input=json.dumps(kustomization))
+    path = f"/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/{name}/kustomizations"
+    client.create(path, kustomization)
     marks = {"kustomize.toolkit.fluxcd.io/name": "shop", "kustomize.toolkit.fluxcd.io/namespace": name}
-    apply = ("apply", "--server-side", "--field-manager=kustomize-controller", "--namespace", name, "--filename=-")
-    for value in (BEFORE, deployment("web", 1)):
-        kubectl(*apply, input=json.dumps(labelled(value, labels=marks)))
+    applied = {f"/api/v1/namespaces/{name}/configmaps/settings": BEFORE}
+    applied[f"/apis/apps/v1/namespaces/{name}/deployments/web"] = deployment("web", 1)
+    for each, value in applied.items():
+        client.apply(each, labelled(value, labels=marks), manager="kustomize-controller", force=True)
     before = uids(adopted.world, name)
     adopted.write(BUNDLE, deployment("web", 1))
     words = ["adopt", name, "-f", adopted.file, "--yes", "--from"]
@@ -498,8 +520,7 @@ def test_what_flux_has_applied_changes_hands_and_its_kustomization_is_suspended(
     assert f"Suspend: Kustomization {name}/shop" in said
     assert f"left: Kustomization {name}/shop: suspended" in said
     assert "data.taste" not in said
-    path = f"/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/{name}/kustomizations/shop"
-    assert adopted.world.client.get(path).value["spec"]["suspend"] is True
+    assert client.get(f"{path}/shop").value["spec"]["suspend"] is True
     assert adopted.managers("settings") == {names.field_manager(name)}
     assert marks.keys().isdisjoint(adopted.read("settings")["metadata"]["labels"])
     adopted.upgrade(config_map("settings", color="blue"), deployment("web", 1))

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -17,7 +18,8 @@ from typing import Any, TypeAlias
 import pytest
 
 from rukpak.controller.playground.cluster import Cluster
-from tests.support.inside import ApiError, connect, first_uncovered, make_applicable, read_documents
+from tests.support.bundles import delete_namespace, new_name
+from tests.support.inside import ApiError, Client, first_uncovered, make_applicable, read_documents
 
 Object: TypeAlias = dict[str, Any]
 YAML = Path(__file__).parents[1] / "data" / "yaml"
@@ -70,8 +72,8 @@ class Reply:
 class Server:
     """The API server, and what is to be removed from it: namespaces go with what is in them."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._client = connect(kubeconfig=str(cluster.kubeconfig), user_agent="rukpak-test")
+    def __init__(self, client: Client) -> None:
+        self._client = client
         self._applied: set[str] = set()
 
     def apply(self, item: Object) -> Reply:
@@ -95,11 +97,20 @@ class Server:
             self._client.delete(path)
 
 
-@pytest.fixture
-def server(cluster: Cluster) -> Iterator[Server]:
-    server = Server(cluster)
+@pytest.fixture(scope="module")
+def server(cluster_client: Client) -> Iterator[Server]:
+    server = Server(cluster_client)
     yield server
     server.clean_up()
+
+
+@pytest.fixture(scope="module")
+def namespace(cluster: Cluster, cluster_client: Client) -> Iterator[str]:
+    """One for all: `place` gives each object a name of its own."""
+    name = new_name()
+    cluster_client.create("/api/v1/namespaces", make("Namespace", metadata={"name": name}))
+    yield name
+    delete_namespace(cluster, cluster_client, name)
 
 
 def path_of(item: Object) -> str:
@@ -342,22 +353,23 @@ def test_a_crd_that_preserves_unknown_fields_is_refused(server: Server, definiti
 # YAML: kubectl is the reference
 
 
-def read_with_kubectl(cluster: Cluster, path: Path) -> list[Object]:
-    """Return what kubectl reads in a file, without the namespace that it adds."""
+def read_with_kubectl(cluster: Cluster, paths: Sequence[Path]) -> Iterator[Object]:
+    """Yield what kubectl reads in files, without the namespace that it adds."""
     options = ("--dry-run=client", "--validate=false", "--output=json")
-    text = cluster.kubectl("create", *options, f"--filename={path}").lstrip()
-    result: list[Object] = []
+    text = cluster.kubectl("create", *options, *(f"--filename={path}" for path in paths)).lstrip()
     while text:
         value, end = json.JSONDecoder().raw_decode(text)
-        result += value["items"] if value["kind"] == "List" else [value]
+        for item in value["items"] if value["kind"] == "List" else [value]:
+            item["metadata"].pop("namespace", None)
+            yield item
         text = text[end:].lstrip()
-    for item in result:
-        item["metadata"].pop("namespace", None)
-    return result
 
 
-@pytest.mark.parametrize("path", sorted(YAML.glob("*.yaml")), ids=attrgetter("stem"))
-def test_files_are_read_as_kubectl_reads_them(path: Path, cluster: Cluster) -> None:
-    ours = [document.value for document in read_documents(path.read_bytes(), path.name)]
-    assert ours == read_with_kubectl(cluster, path)
-    assert ours == json.loads(path.with_suffix(".json").read_text())
+def test_files_are_read_as_kubectl_reads_them(cluster: Cluster) -> None:
+    paths = sorted(YAML.glob("*.yaml"))
+    theirs = read_with_kubectl(cluster, paths)
+    for path in paths:
+        ours = [document.value for document in read_documents(path.read_bytes(), path.name)]
+        assert ours == json.loads(path.with_suffix(".json").read_text()), path
+        assert ours == [*islice(theirs, len(ours))], path
+    assert [*theirs] == []

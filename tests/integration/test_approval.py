@@ -86,13 +86,28 @@ def test_before_the_first_approval_nothing_is_written(world: World) -> None:
     deployed.wait(lambda: deployed.all_events("Approved"), "an Event")
 
 
-def test_a_new_revision_waits_while_the_installed_one_is_repaired(world: World, installed: Deployed) -> None:
+def requests_to(registry: LocalRegistry, repository: str) -> list[str]:
+    return [line for line in registry.log.splitlines() if f"/v2/{repository}/" in line]
+
+
+def test_a_new_revision_waits_while_the_installed_one_is_repaired(
+    world: World, registry: LocalRegistry, installed: Deployed
+) -> None:
     before, since = installed.status(), world.position()
     installed.change(sources=[image(push_newer(world, installed))])
     found = wait_pending(installed)
     world.wait_until_looked_at()
     assert written(world, installed, since) == set()
     assert found["changes"] == {"create": 1, "change": 1, "delete": 1, "recreate": 0}
+
+    # After a restart, too; no source is asked.
+    since = world.position()
+    as_it_was, asked = installed.read(), requests_to(registry, installed.name)
+    world.restart()
+    world.wait_until_looked_at()
+    assert requests_to(registry, installed.name) == asked
+    assert [r for r in world.requests_about(installed.name, since) if r.partition(" ")[0] in WRITES] == []
+    assert installed.read() == as_it_was
 
     installed.edit("settings", color="green")
     world.wait(lambda: installed.data("settings") == {"color": "blue"}, "the repair")
@@ -105,6 +120,15 @@ def test_a_new_revision_waits_while_the_installed_one_is_repaired(world: World, 
 
 
 def test_a_denied_revision_is_a_decision_and_no_failure_until_the_next_one(world: World, installed: Deployed) -> None:
+    objects = installed.versions()
+    installed.change(sources=[image(push_newer(world, installed))])
+    wait_pending(installed)
+    # A spec that is reverted waits for nothing.
+    installed.change(sources=[image(installed.ref)])
+    installed.wait_ready()
+    assert "pending" not in installed.status()
+    assert installed.versions() == objects
+
     installed.change(sources=[image(push_newer(world, installed))])
     denied = wait_pending(installed)["revision"]
     installed.change(deniedRevision=denied)
@@ -135,41 +159,6 @@ def test_a_tag_that_moves_makes_another_revision_wait(world: World, installed: D
     world.wait_until_looked_at()
     assert wait_pending(installed)["revision"] == second["revision"]
     assert installed.data("settings") == {"color": "blue"}
-
-
-def test_a_spec_that_is_reverted_waits_for_nothing(world: World, installed: Deployed) -> None:
-    objects = installed.versions()
-    installed.change(sources=[image(push_newer(world, installed))])
-    wait_pending(installed)
-
-    installed.change(sources=[image(installed.ref)])
-
-    installed.wait_ready()
-    assert "pending" not in installed.status()
-    assert installed.versions() == objects
-
-
-def requests_to(registry: LocalRegistry, repository: str) -> list[str]:
-    return [line for line in registry.log.splitlines() if f"/v2/{repository}/" in line]
-
-
-def test_a_restart_while_it_waits_asks_no_source_and_writes_nothing(
-    world: World, registry: LocalRegistry, installed: Deployed
-) -> None:
-    installed.change(sources=[image(push_newer(world, installed))])
-    wait_pending(installed)
-    before = installed.read()
-    asked = requests_to(registry, installed.name)
-    since = world.position()
-
-    world.restart()
-    world.wait_until_looked_at()
-
-    assert requests_to(registry, installed.name) == asked
-    assert [r for r in world.requests_about(installed.name, since) if r.partition(" ")[0] in WRITES] == []
-    assert installed.read() == before
-    approve(installed)
-    installed.wait_installed(before["status"]["installedRevision"])
 
 
 def test_a_revision_can_be_approved_while_paused(world: World, installed: Deployed) -> None:

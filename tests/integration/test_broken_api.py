@@ -159,28 +159,23 @@ def test_others_install_and_upgrade_meanwhile(world: World, broken: str) -> None
         wait_without_warnings(deployed)
 
 
-def test_only_a_chart_that_asks_for_a_group_that_was_never_seen_waits(world: World, broken: str) -> None:
-    deployed = world.deploy(chart(ASKS.replace("GROUP", broken)), format="helm")
-    deployed.wait_for("Installed", "False", "APIUnavailable", saying=f'asks for API group "{broken}"')
-    deployed.wait_for("Reconciling", "True", "APIUnavailable")
-    assert deployed.revisions() == []
+def test_only_what_needs_a_group_that_was_never_seen_waits(world: World, broken: str) -> None:
+    asking = world.deploy(chart(ASKS.replace("GROUP", broken)), format="helm")
+    plain = world.deploy(config_map("settings"), thing(broken))
+    asking.wait_for("Installed", "False", "APIUnavailable", saying=f'asks for API group "{broken}"')
+    asking.wait_for("Reconciling", "True", "APIUnavailable")
+    assert asking.revisions() == []
+    plain.wait_for("Installed", "False", "KindNotServed", saying=f'discovery of API group "{broken}" failed')
+    assert plain.data("settings") == {"color": "blue"}
 
-    world.client.delete(f"{SERVICES}/v1.{broken}")
-
-    deployed.wait_ready()
-    assert deployed.data("settings") == {"color": "no"}
-
-
-def test_the_command_line_records_that_its_kinds_are_not_known(world: World, broken: str) -> None:
     done = command(world.cluster.kubeconfig)("capabilities")
     assert f"unknownGroups: [{broken}]" in done.stdout
     assert f'warning: API group "{broken}": discovery failed' in done.stderr
 
+    world.client.delete(f"{SERVICES}/v1.{broken}")
 
-def test_only_the_object_of_the_group_waits(world: World, broken: str) -> None:
-    deployed = world.deploy(config_map("settings"), thing(broken))
-    deployed.wait_for("Installed", "False", "KindNotServed", saying=f'discovery of API group "{broken}" failed')
-    assert deployed.data("settings") == {"color": "blue"}
+    asking.wait_ready()
+    assert asking.data("settings") == {"color": "no"}
 
 
 @pytest.mark.repeats

@@ -51,25 +51,22 @@ def test_a_rendering_at_the_desk_is_what_the_controller_applied(world: World, ru
     for index, value in enumerate(BUNDLE):
         (tmp_path / "b" / "manifests" / f"{index}.json").write_text(json.dumps(value))
     where = ["--install-namespace", deployed.namespace, "-o", "revision"]
-    assert rukpak("render", str(tmp_path / "b"), *where).stdout.strip() == status["revision"]
+    for content in (str(tmp_path / "b"), f"oci://{deployed.ref}"):
+        assert rukpak("render", content, *where).stdout.strip() == status["revision"]
 
-
-def test_what_is_rendered_can_be_applied_by_kubectl_and_differs_in_nothing(world: World, rukpak: Rukpak) -> None:
-    deployed = world.deploy(*BUNDLE)
-    deployed.wait_ready()
     text = rukpak("render", "-f", "-", stdin=manifest(deployed)).stdout
     told = world.cluster.kubectl(
         "apply", "--dry-run=server", "--server-side", "--field-manager=x", "-f", "-", input=text
     )
     assert len(told.splitlines()) == len(BUNDLE)
 
-
-def test_an_image_in_a_registry_is_rendered_as_the_controller_applied_it(world: World, rukpak: Rukpak) -> None:
-    deployed = world.deploy(*BUNDLE)
-    status = deployed.wait_ready()
-    reference = deployed.read()["spec"]["sources"][0]["image"]["ref"]
-    where = ["--install-namespace", deployed.namespace, "-o", "revision"]
-    assert rukpak("render", f"oci://{reference}", *where).stdout.strip() == status["revision"]
+    # A Secret is read with the rights of the user, and only if one is named.
+    value = deployed.read()
+    value["spec"]["sources"][0]["image"]["auth"] = {"secret": {"name": "missing"}}
+    value["status"] = {}
+    done = rukpak("render", "-f", "-", "--use-secrets", stdin=json.dumps(value), status=1)
+    assert done.stderr.startswith('SecretNotFound: spec.sources[0].image.auth: Secret "')
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_a_chart_as_helm_pushes_it_is_recognized(world: World, rukpak: Rukpak, tmp_path: Path) -> None:
@@ -95,17 +92,6 @@ def test_a_chart_as_helm_pushes_it_is_recognized(world: World, rukpak: Rukpak, t
     assert "Bundle:    web 1.0.0" in rukpak("status", name).stdout
 
 
-def test_a_secret_is_read_with_the_rights_of_the_user_and_only_if_one_is_named(world: World, rukpak: Rukpak) -> None:
-    deployed = world.deploy(config_map("a"))
-    deployed.wait_ready()
-    value = deployed.read()
-    value["spec"]["sources"][0]["image"]["auth"] = {"secret": {"name": "missing"}}
-    value["status"] = {}
-    done = rukpak("render", "-f", "-", "--use-secrets", stdin=json.dumps(value), status=1)
-    assert done.stderr.startswith('SecretNotFound: spec.sources[0].image.auth: Secret "')
-    assert len(done.stderr.splitlines()) == 1
-
-
 @pytest.mark.own_cluster
 def test_what_is_shipped_is_what_a_new_cluster_serves(rukpak: Rukpak) -> None:
     served = json.loads(rukpak("capabilities", "-o", "json").stdout)
@@ -118,12 +104,12 @@ def test_what_is_shipped_is_what_a_new_cluster_serves(rukpak: Rukpak) -> None:
 # status, pause, resume, reconcile
 
 
-def test_status_shows_sources_drift_and_what_a_resume_reverts(world: World, rukpak: Rukpak) -> None:
+def test_one_is_paused_resumed_and_reconciled_and_its_status_and_events_are_shown(world: World, rukpak: Rukpak) -> None:
     deployed = world.deploy(config_map("a"), config_map("b"))
     status = deployed.wait_ready()
-    assert (
-        rukpak("pause", deployed.name, "--wait").stdout == f"bundledeployment.core.rukpak.io/{deployed.name} paused\n"
-    )
+    paused = rukpak("pause", "nobody", deployed.name, "--wait", status=1)
+    assert paused.stderr == 'rukpak pause: BundleDeployment "nobody" not found\n'
+    assert paused.stdout == f"bundledeployment.core.rukpak.io/{deployed.name} paused\n"
     deployed.edit("a", color="red")
     deployed.wait_for("Drifted")
     shown = rukpak("status", deployed.name).stdout
@@ -140,37 +126,11 @@ def test_status_shows_sources_drift_and_what_a_resume_reverts(world: World, rukp
     assert deployed.data("a") == {"color": "blue"}
     assert "Resuming would" not in rukpak("status", deployed.name).stdout
 
-
-def test_status_shows_what_is_not_ready_and_waits_for_it_in_vain(world: World, rukpak: Rukpak) -> None:
-    deployed = world.deploy(deployment("web", replicas=1))
-    deployed.wait_for("Installed")
-    done = rukpak("status", deployed.name, "--wait", "--timeout=1s", status=1)
-    *progress, last = done.stderr.splitlines()
-    assert last == f"rukpak status: {deployed.name}: timed out"
-    assert re.fullmatch(rf"\d\d:\d\d:\d\d {deployed.name}: Progressing: Deployment .+", progress[0])
-    assert f"Deployment {deployed.namespace}/web" in done.stdout
-
-
-def test_reconcile_asks_the_sources_anew_and_waits_until_it_is_done(world: World, rukpak: Rukpak) -> None:
-    deployed = world.deploy(config_map("a"))
-    before = deployed.wait_ready()["revision"]
     world.push(deployed.name, config_map("a", color="green"))
     rukpak("reconcile", deployed.name, "--wait", "-o", "name")
     assert deployed.data("a") == {"color": "green"}
-    assert deployed.status()["installedRevision"] != before
+    assert deployed.status()["installedRevision"] != status["revision"]
 
-
-def test_one_that_is_missing_is_named_and_the_others_are_done(world: World, rukpak: Rukpak) -> None:
-    deployed = world.deploy(config_map("a"))
-    deployed.wait_ready()
-    done = rukpak("pause", "nobody", deployed.name, status=1)
-    assert done.stderr == 'rukpak pause: BundleDeployment "nobody" not found\n'
-    assert deployed.read()["spec"]["paused"] is True
-
-
-def test_events_of_one_are_listed_and_followed(world: World, rukpak: Rukpak) -> None:
-    deployed = world.deploy(config_map("a"))
-    deployed.wait_ready()
     found = wait_for(lambda: rukpak("events", deployed.name, "-o", "json").stdout, 30, lambda: "no Event")
     assert deployed.name in found
     listed = wait_for(lambda: _last_words(rukpak("events", deployed.name).stdout), 30, lambda: "no Event Ready")
@@ -182,6 +142,16 @@ def test_events_of_one_are_listed_and_followed(world: World, rukpak: Rukpak) -> 
 def _last_words(text: str) -> str:
     lines = [line for line in text.splitlines() if " Ready " in line]
     return lines[-1].split(maxsplit=4)[-1].partition(" ")[2] if lines else ""
+
+
+def test_status_shows_what_is_not_ready_and_waits_for_it_in_vain(world: World, rukpak: Rukpak) -> None:
+    deployed = world.deploy(deployment("web", replicas=1))
+    deployed.wait_for("Installed")
+    done = rukpak("status", deployed.name, "--wait", "--timeout=1s", status=1)
+    *progress, last = done.stderr.splitlines()
+    assert last == f"rukpak status: {deployed.name}: timed out"
+    assert re.fullmatch(rf"\d\d:\d\d:\d\d {deployed.name}: Progressing: Deployment .+", progress[0])
+    assert f"Deployment {deployed.namespace}/web" in done.stdout
 
 
 # the installation
@@ -215,17 +185,12 @@ def kubectl(world: World, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]
     return world.cluster.kubectl
 
 
-def test_kubectl_runs_the_plug_in(world: World, kubectl: Callable[..., str]) -> None:
+def test_kubectl_runs_and_completes_the_plug_in(world: World, kubectl: Callable[..., str]) -> None:
+    """What else is completed: unit/controller/cli/test_completion.py."""
     deployed = world.deploy(config_map("a"))
     deployed.wait_ready()
-    assert (
-        kubectl("rukpak", "status", deployed.name, "-o", "name") == f"bundledeployment.core.rukpak.io/{deployed.name}\n"
-    )
-
-
-def test_kubectl_completes_the_plug_in(world: World, kubectl: Callable[..., str]) -> None:
-    deployed = world.deploy(config_map("a"))
-    assert kubectl("__complete", "rukpak", "sta").splitlines() == ["status\tshow the state of BundleDeployments", ":4"]
-    assert deployed.name in kubectl("__complete", "rukpak", "status", "").splitlines()
-    assert kubectl("__complete", "rukpak", "status", deployed.name, "-o", "y").splitlines() == ["yaml", ":4"]
-    assert kubectl("__complete", "rukpak", "render", "--config", "").splitlines() == [":0"], "files, by the shell"
+    shown = kubectl("rukpak", "status", deployed.name, "-o", "name")
+    assert shown == f"bundledeployment.core.rukpak.io/{deployed.name}\n"
+    *completed, directive = kubectl("__complete", "rukpak", "status", "").splitlines()
+    assert deployed.name in completed
+    assert directive == ":4"

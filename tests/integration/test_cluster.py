@@ -25,13 +25,6 @@ ROOT = Path(__file__).parents[2]
 DEPLOYMENT = ["create", "deployment", "web", "--image=nginx", "--replicas=3"]
 
 
-def test_an_object_is_stored_and_shown(cluster: Cluster, namespace: str) -> None:
-    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "color"}, "data": {"color": "blue"}}
-    cluster.kubectl("apply", "--namespace", namespace, "-f", "-", input=json.dumps(config_map))
-    shown = cluster.kubectl("get", "configmap", "color", "--namespace", namespace, "-o", "jsonpath={.data.color}")
-    assert shown == "blue"
-
-
 def test_a_failure_of_kubectl_says_what_kubectl_said(cluster: Cluster) -> None:
     with pytest.raises(KubectlError, match='namespaces "nowhere" not found'):
         cluster.kubectl("get", "namespace", "nowhere")
@@ -41,23 +34,6 @@ def test_rights_are_those_of_rbac(cluster: Cluster, namespace: str) -> None:
     account = f"--as=system:serviceaccount:{namespace}:default"
     with pytest.raises(KubectlError, match="Forbidden"):
         cluster.kubectl("get", "secrets", "--namespace", namespace, account)
-
-
-def test_a_service_account_gets_a_token_that_counts(cluster: Cluster, namespace: str) -> None:
-    token = cluster.kubectl("create", "token", "default", "--namespace", namespace).strip()
-    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
-    answer = cluster.kubectl("create", "-f", "-", "-o", "json", input=json.dumps(review))
-    assert json.loads(answer)["status"]["user"]["username"] == f"system:serviceaccount:{namespace}:default"
-
-
-def test_what_belongs_to_a_deleted_owner_is_collected(cluster: Cluster, namespace: str) -> None:
-    def replica_sets() -> str:
-        return cluster.kubectl("get", "replicasets", "--namespace", namespace, "-o", "name")
-
-    cluster.kubectl(*DEPLOYMENT, "--namespace", namespace)
-    wait_for(replica_sets, 20, "ReplicaSet created")
-    cluster.kubectl("delete", "deployment", "web", "--namespace", namespace)
-    wait_for(lambda: not replica_sets(), 20, "ReplicaSet collected")
 
 
 def test_pods_become_ready_and_jobs_complete_where_there_is_a_node(kwok_cluster: Cluster) -> None:
@@ -96,6 +72,7 @@ def test_objects_outlive_a_kill_of_etcd_and_api_server(cluster: ControlPlane, na
     assert kept == "configmap/kept\n"
 
 
+@pytest.mark.thorough
 @pytest.mark.own_cluster
 def test_workloads_stand_still_while_their_controllers_are_dead(cluster: ControlPlane, namespace: str) -> None:
     def replica_sets() -> str:

@@ -82,19 +82,27 @@ def pause_and_resume(deployed: Deployed, color: str) -> None:
 
 def scrape(world: World) -> None:
     """Read the metrics with an account that may."""
-    kubectl = world.cluster.kubectl
-    kubectl("create", "serviceaccount", SCRAPER)
-    kubectl("create", "clusterrole", SCRAPER, "--verb=get", "--non-resource-url=/metrics")
-    kubectl("create", "clusterrolebinding", SCRAPER, f"--clusterrole={SCRAPER}", f"--serviceaccount=default:{SCRAPER}")
-    token = kubectl("create", "token", SCRAPER).strip()
+    group, accounts = "rbac.authorization.k8s.io", "/api/v1/namespaces/default/serviceaccounts"
+    rules = [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+    binding = make(f"{group}/v1", "ClusterRoleBinding", SCRAPER)
+    binding["roleRef"] = {"apiGroup": group, "kind": "ClusterRole", "name": SCRAPER}
+    binding["subjects"] = [{"kind": "ServiceAccount", "name": SCRAPER, "namespace": "default"}]
+    made = {
+        accounts: make("v1", "ServiceAccount", SCRAPER),
+        f"/apis/{group}/v1/clusterroles": make(f"{group}/v1", "ClusterRole", SCRAPER, rules=rules),
+        f"/apis/{group}/v1/clusterrolebindings": binding,
+    }
+    for path, value in made.items():
+        world.client.create(path, value)
+    token = world.cluster.kubectl("create", "token", SCRAPER).strip()
     world.wait(lambda: world.controller.address("--metrics-address"), "metrics")
     address = f"{world.controller.address('--metrics-address')}/metrics"
     assert address.startswith("https://")
     request = Request(address, headers={"Authorization": f"Bearer {token}"})
     with urlopen(request, context=ssl._create_unverified_context()) as reply:
         assert b"rukpak_build_info" in reply.read()
-    for kind in ("clusterrolebinding", "clusterrole", "serviceaccount"):
-        kubectl("delete", kind, SCRAPER)
+    for path in made:
+        world.client.delete(f"{path}/{SCRAPER}")
 
 
 def pods_of(cluster: ControlPlane) -> list[Manifest]:

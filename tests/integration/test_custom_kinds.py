@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from rukpak.controller.playground.cluster import Cluster
-from tests.support.bundles import World, definition, new_name
+from rukpak.controller.playground.processes import wait_for
+from tests.support.bundles import SECONDS, World, definition, is_answered, new_name
+from tests.support.inside import Client
 
 Object = dict[str, Any]
 PLAIN, WITH_STATUS = "Plain", "Reporting"
@@ -46,20 +48,28 @@ def apply(cluster: Cluster, *items: Object) -> None:
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "--validate=false", "-f", "-", input=text)
 
 
-def install(cluster: Cluster, *crds: Object) -> None:
-    apply(cluster, *crds)
-    names = [f"crd/{crd['metadata']['name']}" for crd in crds]
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", *names)
+def install(client: Client, *crds: Object) -> None:
+    """Apply definitions, and wait until their kinds are served."""
+    for crd in crds:
+        client.apply(path_of(crd), crd, manager="tests", force=True)
+    for crd in crds:
+        served = f"/apis/{crd['spec']['group']}/v1/{crd['spec']['names']['plural']}"
+        wait_for(lambda: is_answered(client, served), SECONDS, f"{served} served")  # noqa: B023
+
+
+def path_of(crd: Object) -> str:
+    return f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd['metadata']['name']}"
 
 
 @pytest.fixture(scope="module")
-def group(cluster: Cluster) -> Iterator[str]:
+def group(cluster_client: Client) -> Iterator[str]:
     """An API group with a kind that has the status subresource and one that has not."""
     group = f"{new_name()}.example.com"
     crds = [define(group, kind) for kind in (PLAIN, WITH_STATUS)]
-    install(cluster, *crds)
+    install(cluster_client, *crds)
     yield group
-    cluster.kubectl("delete", "crd", "--wait=false", *(crd["metadata"]["name"] for crd in crds))
+    for crd in crds:
+        cluster_client.delete(path_of(crd))
 
 
 def thing(group: str, kind: str, name: str, **fields: Any) -> Object:
@@ -125,19 +135,17 @@ def test_what_is_stored_is_what_kubectl_stores(world: World, cluster: Cluster, g
     assert "warnings" not in status
 
 
-def test_a_definition_that_changes_makes_no_new_revision_until_that_is_asked_for(
-    world: World, cluster: Cluster
-) -> None:
+def test_a_definition_that_changes_makes_no_new_revision_until_that_is_asked_for(world: World) -> None:
     group = f"{new_name()}.example.com"
     crd = define(group, PLAIN)
-    install(cluster, crd)
+    install(world.client, crd)
     deployed = world.deploy(thing(group, PLAIN, "a", spec={"maybe": None, "limit": None}))
     before = deployed.wait_ready()
 
     properties = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
     install_changed = {**properties, "limit": {"type": "integer", "default": 10}}
     crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"] = install_changed
-    install(cluster, crd)
+    install(world.client, crd)
     world.wait_until_looked_at()
     world.restart()
     world.wait_until_looked_at()
@@ -149,17 +157,17 @@ def test_a_definition_that_changes_makes_no_new_revision_until_that_is_asked_for
     assert read(world, group, deployed.namespace, PLAIN, "a")["spec"] == {"maybe": None, "limit": 10, "strict": "x"}
     deployed.delete()
     deployed.wait_gone()
-    cluster.kubectl("delete", "crd", crd["metadata"]["name"])
+    world.client.delete(path_of(crd))
 
 
-def test_without_a_definition_the_warning_says_what_is_left_out(world: World, cluster: Cluster) -> None:
+def test_without_a_definition_the_warning_says_what_is_left_out(world: World) -> None:
     group = f"{new_name()}.example.com"
     crd = define(group, PLAIN)
     deployed = world.deploy(thing(group, PLAIN, "a", spec={"maybe": None}))
     expect = f"{PLAIN} {group}/v1: nulls and status are left out of its objects"
     deployed.wait(deployed.revisions, "a revision in the store")
 
-    install(cluster, crd)
+    install(world.client, crd)
     first = deployed.wait_ready()
     assert any(each.startswith(expect) for each in first["warnings"])
     assert "maybe" not in read(world, group, deployed.namespace, PLAIN, "a")["spec"]
@@ -169,4 +177,4 @@ def test_without_a_definition_the_warning_says_what_is_left_out(world: World, cl
     assert not any(each.startswith(expect) for each in second.get("warnings", ()))
     deployed.delete()
     deployed.wait_gone()
-    cluster.kubectl("delete", "crd", crd["metadata"]["name"])
+    world.client.delete(path_of(crd))

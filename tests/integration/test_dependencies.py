@@ -48,7 +48,9 @@ def test_nothing_is_applied_before_a_dependency_is_ready(world: World) -> None:
     assert time.monotonic() - since < RETRY_SECONDS / 2  # it was woken
 
 
-def test_an_upgrade_waits_while_what_is_installed_is_repaired(world: World) -> None:
+def test_an_upgrade_waits_while_what_is_installed_is_repaired_and_a_deletion_names_what_depends_on_it(
+    world: World,
+) -> None:
     database = world.deploy(config_map("database"))
     shop = world.deploy(config_map("settings", color="blue"), dependsOn=depends_on(database.name))
     installed = shop.wait_ready()["installedRevision"]
@@ -69,8 +71,18 @@ def test_an_upgrade_waits_while_what_is_installed_is_repaired(world: World) -> N
     shop.wait_installed(installed)
     assert shop.data("settings") == {"color": "red"}
 
+    database.delete()
+    database.wait_gone()
+    database.wait(lambda: database.all_events("StillRequired"), "an Event")
+    [text] = database.all_events("StillRequired")
+    assert shop.name in text
+    assert shop.conditions()["Ready"]["status"] == "True"
+    newer = world.push(shop.name, config_map("settings", color="yellow"), tag="v3")
+    shop.change(sources=[image(newer)])
+    shop.wait_for("Installed", "False", "DependencyNotReady", saying=f'"{database.name}" (does not exist)')
 
-def test_a_cycle_is_reported_on_each_member_and_ends_with_one_change(world: World) -> None:
+
+def test_a_cycle_is_reported_on_each_member_installed_or_not_and_ends_with_one_change(world: World) -> None:
     names = [new_name() for _ in range(3)]
     first, second, third = (
         world.deploy(config_map("settings"), name=name, dependsOn=depends_on(other))
@@ -84,34 +96,12 @@ def test_a_cycle_is_reported_on_each_member_and_ends_with_one_change(world: Worl
     for each in (third, second, first):
         each.wait_ready()
 
-
-def test_a_cycle_is_reported_on_what_was_installed_before(world: World) -> None:
-    database = world.deploy(config_map("database"))
-    shop = world.deploy(config_map("settings"), dependsOn=depends_on(database.name))
-    shop.wait_ready()
-
-    database.change(dependsOn=depends_on(shop.name))
-    for each in (database, shop):
+    # What is installed is repaired in another one.
+    third.change(dependsOn=depends_on(second.name))
+    for each in (second, third):
         each.wait_for("Stalled", "True", "DependencyCycle")
-    shop.edit("settings", color="green")
-    world.wait(lambda: shop.data("settings") == {"color": "blue"}, "the repair")
-
-    database.change(dependsOn=None)
-    for each in (database, shop):
+    second.edit("settings", color="green")
+    world.wait(lambda: second.data("settings") == {"color": "blue"}, "the repair")
+    third.change(dependsOn=None)
+    for each in (third, second):
         each.wait_ready()
-
-
-def test_a_deletion_names_what_depends_on_it_and_is_carried_out(world: World) -> None:
-    database = world.deploy(config_map("database"))
-    shop = world.deploy(config_map("settings"), dependsOn=depends_on(database.name))
-    shop.wait_ready()
-
-    database.delete()
-    database.wait_gone()
-    database.wait(lambda: database.all_events("StillRequired"), "an Event")
-    [text] = database.all_events("StillRequired")
-    assert shop.name in text
-    assert shop.conditions()["Ready"]["status"] == "True"
-    newer = world.push(shop.name, config_map("settings", color="red"), tag="v2")
-    shop.change(sources=[image(newer)])
-    shop.wait_for("Installed", "False", "DependencyNotReady", saying=f'"{database.name}" (does not exist)')

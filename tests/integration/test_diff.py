@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from tests.support.bundles import Deployed, Manifest, World, config_map, definit
 from tests.support.charts import chart_of
 from tests.support.controller import Rukpak, command
 from tests.support.objects import custom, deployment, job, labelled, make, secret
+from tests.support.tenants import make_account, make_namespace
 
 pytestmark = pytest.mark.timeout(300)
 MANUAL = {"approval": "Manual"}
@@ -102,46 +103,22 @@ def test_a_file_is_compared_before_it_is_applied(world: World, rukpak: Rukpak, t
     name = new_name()
     group = f"{name}.example.com"
     reference = world.push(name, definition(group, "Widget"), custom(group, "Widget", "w"), config_map("a"))
-    spec = {"format": "plain", "installNamespace": name, "sources": [image(reference)]}
-    path = tmp_path / "shop.json"
-    about = {"apiVersion": f"{names.GROUP}/v1alpha2", "kind": names.KIND, "metadata": {"name": name}}
-    path.write_text(json.dumps({**about, "spec": spec}))
-    assert changes(rukpak, "-f", str(path)) == {
+    path = write(tmp_path, name, image(reference))
+    assert changes(rukpak, "-f", path) == {
         f"Namespace {name}": "created",
         f"CustomResourceDefinition widgets.{group}": "created",
         "Widget w": "created",
         "ConfigMap a": "created",
     }
 
-    world.cluster.kubectl("apply", "-f", str(path))
-    deployed = Deployed(client=world.client, name=name, ref=reference, wait=world.wait)
-    deployed.wait_ready()
-    rukpak("diff", "-f", str(path))
-    spec["sources"] = [image(world.push(name, config_map("a", color="red"), tag="v2"))]
-    path.write_text(json.dumps({**about, "spec": spec}))
-    assert changes(rukpak, "-f", str(path)) == {
+    world.deploy(name=name, ref=reference).wait_ready()
+    rukpak("diff", "-f", path)
+    write(tmp_path, name, image(world.push(name, config_map("a", color="red"), tag="v2")))
+    assert changes(rukpak, "-f", path) == {
         "ConfigMap a": "changed",
         "Widget w": "deleted",
         f"CustomResourceDefinition widgets.{group}": "kept",
     }
-
-
-def test_immutable_fields_and_objects_of_others_are_refused(world: World, rukpak: Rukpak) -> None:
-    bundle = [job("once"), job("again")]
-    bundle[1]["metadata"]["annotations"] = {names.RECREATE: "true"}
-    deployed = install(world, *bundle)
-    world.client.create(f"/api/v1/namespaces/{deployed.namespace}/configmaps", config_map("taken"))
-    for each in bundle:
-        each["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 7
-    upgrade(world, deployed, *bundle, config_map("taken"))
-    assert changes(rukpak, deployed.name, status=2) == {
-        "Job once": "refused",
-        "Job again": "recreated",
-        "ConfigMap taken": "refused",
-    }
-    shown = rukpak("diff", deployed.name, status=2).stdout
-    assert f"Refused: ConfigMap {deployed.name}/taken: already exists; set spec.collisionProtection" in shown
-    assert "field is immutable" in shown
 
 
 def test_what_would_be_taken_over_from_another_is_shown_once_that_is_paused(world: World, rukpak: Rukpak) -> None:
@@ -166,36 +143,9 @@ def test_what_would_be_taken_over_from_another_is_shown_once_that_is_paused(worl
     assert giver.data("settings") == {"color": "red"}
 
 
-def test_an_unsafe_upgrade_of_a_definition_is_pointed_out(world: World, rukpak: Rukpak) -> None:
-    group = f"{new_name()}.example.com"
-    made = definition(group, "Widget")
-    deployed = install(world, made)
-    changed = json.loads(json.dumps(made))
-    changed["spec"]["versions"][0]["name"] = "v2"
-    upgrade(world, deployed, changed)
-    assert changes(rukpak, deployed.name, status=2) == {f"CustomResourceDefinition widgets.{group}": "refused"}
-    shown = " ".join(rukpak("diff", deployed.name, status=2).stdout.split())
-    assert shown.count("validating upgrade for CRD") == 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """A BundleDeployment in a file that would not be installed."""
-
-    name: str
-    says: str
-    bundle: Sequence[Any] = (config_map("a"),)
-    installed: Sequence[Manifest] = ()
-    """Of the same BundleDeployment."""
-    there: Manifest | None = None
-    """In the install namespace already."""
-    spec: Mapping[str, Any] = field(default_factory=dict)
-    flags: Sequence[str] = ()
-
-
-def sized(kind: str) -> Manifest:
+def sized(group: str, kind: str) -> Manifest:
     """Return a definition of objects with a size."""
-    made = definition("refused.example.com", "Widget")
+    made = definition(group, "Widget")
     schema = {"type": "object", "properties": {"size": {"type": kind}}}
     made["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema
     return made
@@ -207,42 +157,70 @@ def slower(manifest: Manifest) -> Manifest:
     return changed
 
 
+def write(folder: Path, name: str, *sources: Manifest) -> str:
+    """Write a BundleDeployment to a file, and return its path."""
+    spec = {"format": "plain", "installNamespace": name, "sources": sources}
+    about = {"apiVersion": f"{names.GROUP}/v1alpha2", "kind": names.KIND, "metadata": {"name": name}}
+    file = folder / "shop.json"
+    file.write_text(json.dumps({**about, "spec": spec}))
+    return str(file)
+
+
 OTHER = {"apiVersion": "example.com/v1", "kind": "Shop", "name": "s", "uid": "u", "controller": True}
-WIDGET = custom("refused.example.com", "Widget", "w", size=1)
-INVALID = config_map("a", **{"b c": "d"})
+INVALID = config_map("invalid", **{"b c": "d"})
+
+
+def test_each_object_that_would_be_refused_is_pointed_out(world: World, rukpak: Rukpak, tmp_path: Path) -> None:
+    name = new_name()
+    group, again = f"{name}.example.com", labelled(job("again"), annotations={names.RECREATE: "true"})
+    widget = custom(group, "Widget", "w", size=1)
+    world.deploy(sized(group, "integer"), widget, job("once"), again, name=name).wait_for("Installed")
+    for there in (config_map("taken"), labelled(config_map("controlled"), ownerReferences=[OTHER])):
+        world.client.create(f"/api/v1/namespaces/{name}/configmaps", there)
+    others = [config_map("taken"), config_map("controlled"), INVALID, custom("no.example.com", "No", "n")]
+    after = [sized(group, "string"), widget, slower(job("once")), slower(again), *others]
+    file = write(tmp_path, name, image(world.push(name, *after, tag="v2")))
+
+    found = changes(rukpak, "-f", file, status=2)
+
+    assert found.pop("Job again") == "recreated"
+    refused = {each for each, change in found.items() if change == "refused"}
+    configs = {f"ConfigMap {each}" for each in ("taken", "controlled", "invalid")}
+    assert refused >= {f"CustomResourceDefinition widgets.{group}", "Job once", *configs}
+    shown = " ".join(rukpak("diff", "-f", file, status=2).stdout.split())
+    assert shown.count("validating upgrade for CRD") == 1
+    for says in (
+        f"Refused: ConfigMap {name}/taken: already exists; set spec.collisionProtection",
+        'belongs to Shop "s"',
+        "regex used for validation",
+        "field is immutable",
+        "does not serve",
+    ):
+        assert says in shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A BundleDeployment in a file that would not be installed."""
+
+    name: str
+    says: str
+    bundle: Sequence[Any] = (config_map("a"),)
+    source: str = ""
+    flags: Sequence[str] = ()
+
+
 REFUSALS = [
-    Refusal(
-        name="an unsafe upgrade of a definition",
-        installed=[sized("integer"), WIDGET],
-        bundle=[sized("string"), WIDGET],
-        says="validating upgrade for CRD",
-    ),
-    Refusal(
-        name="an object without an owner", there=config_map("a"), says="already exists; set spec.collisionProtection"
-    ),
-    Refusal(
-        name="an object of another owner",
-        there=labelled(config_map("a"), ownerReferences=[OTHER]),
-        says='belongs to Shop "s"',
-    ),
-    Refusal(name="an invalid object", there=config_map("b"), bundle=[INVALID], says="regex used for validation"),
     Refusal(name="an invalid object of a new namespace", bundle=[INVALID], says="regex used for validation"),
-    Refusal(
-        name="an immutable field", installed=[job("once")], bundle=[slower(job("once"))], says="field is immutable"
-    ),
-    Refusal(name="a kind that is not served", bundle=[custom("no.example.com", "No", "n")], says="does not serve"),
     Refusal(name="a failed rendering", bundle=[{"manifests/a.yaml": b"{"}], says="InvalidBundle: "),
-    Refusal(name="content of another format", bundle=[{"README": b"a"}], says="NoContent: "),
+    Refusal(name="a source that does not exist", source="127.0.0.1:1/a:b", says="127.0.0.1:1"),
+    Refusal(name="a misuse", source="unused", flags=["--from=12345678"], says="require NAME"),
     Refusal(
-        name="an account without rights",
-        there=make("v1", "ServiceAccount", "nobody"),
-        spec={"serviceAccountName": "nobody"},
-        flags=["--use-secrets"],
-        says='shop.json" prints those for the whole bundle',
+        name="a cluster that does not answer",
+        source="unused",
+        flags=["--kubeconfig={silent}"],
+        says="check the kubeconfig",
     ),
-    Refusal(name="a source that does not exist", spec={"sources": [image("127.0.0.1:1/a:b")]}, says="127.0.0.1:1"),
-    Refusal(name="a misuse", flags=["--from=12345678"], says="require NAME"),
-    Refusal(name="a cluster that does not answer", flags=["--kubeconfig={silent}"], says="check the kubeconfig"),
 ]
 SILENT = {
     "apiVersion": "v1",
@@ -258,53 +236,42 @@ SILENT = {
 def test_what_would_be_refused_has_a_status_of_its_own(
     world: World, rukpak: Rukpak, tmp_path: Path, case: Refusal
 ) -> None:
-    name = new_name()
-    if case.installed:
-        world.deploy(*case.installed, name=name).wait_for("Installed")
-    elif case.there:
-        world.cluster.kubectl("create", "namespace", name)
-        world.cluster.kubectl("create", "--namespace", name, "--filename=-", input=json.dumps(case.there))
-    sources = [image(world.push(name, *case.bundle, tag="v2"))]
-    spec = {"format": "plain", "installNamespace": name, "sources": sources, **case.spec}
-    about = {"apiVersion": f"{names.GROUP}/v1alpha2", "kind": names.KIND, "metadata": {"name": name}}
-    file, silent = tmp_path / "shop.json", tmp_path / "silent.json"
-    file.write_text(json.dumps({**about, "spec": spec}))
+    name, silent = new_name(), tmp_path / "silent.json"
+    file = write(tmp_path, name, image(case.source or world.push(name, *case.bundle)))
     silent.write_text(json.dumps(SILENT))
     flags = [each.format(silent=silent) for each in case.flags]
-    done = rukpak("diff", "-f", str(file), *flags, status=2)
+    done = rukpak("diff", "-f", file, *flags, status=2)
     assert case.says in " ".join((done.stdout + done.stderr).split())
 
 
 def test_an_account_that_does_not_exist_is_no_lack_of_rights(world: World, rukpak: Rukpak, tmp_path: Path) -> None:
     name = new_name()
-    world.cluster.kubectl("create", "namespace", name)
+    make_namespace(world, name)
     (tmp_path / "a.yaml").write_text(json.dumps(config_map("a")))
     command = ("diff", name, str(tmp_path), "-n", name, "--service-account", "nobody")
     said = rukpak(*command, status=2).stdout
     assert f'ServiceAccount "{name}/nobody" does not exist; create it or correct the name' in said
     assert "lacks permissions" not in said
-    world.cluster.kubectl("create", "serviceaccount", "nobody", "--namespace", name)
+    make_account(world, name, "nobody")
     said = " ".join(rukpak(*command, status=2).stdout.split())
     assert f'"rukpak rights {" ".join(command[1:])}" prints those for the whole bundle' in said
     rukpak("rights", *command[1:])
 
 
-def test_two_stored_revisions_are_compared_as_rendered(world: World, rukpak: Rukpak) -> None:
-    deployed = install(world, config_map("settings", color="blue"), config_map("old"))
-    first = deployed.status()["installedRevision"]
-    second = upgrade(world, deployed, config_map("settings", color="red"), config_map("new"))
-    forward = changes(rukpak, deployed.name, "--from", first[:20], "--to", second)
-    assert forward == {"ConfigMap new": "created", "ConfigMap settings": "changed", "ConfigMap old": "deleted"}
-    rukpak("diff", deployed.name, "--to", first)
-    assert "not the digest of one stored revision" in rukpak("diff", deployed.name, "--to", "f" * 20, status=2).stderr
-
-
 def restricted(world: World, *resources: str, verbs: str = "get,list") -> str:
     """Return a user who may read BundleDeployments and some resources, and nothing else."""
     user = new_name()
-    all_of_them = ",".join(["bundledeployments.core.rukpak.io", *resources])
-    world.cluster.kubectl("create", "clusterrole", user, f"--verb={verbs}", f"--resource={all_of_them}")
-    world.cluster.kubectl("create", "clusterrolebinding", user, f"--clusterrole={user}", f"--user={user}")
+    rules = [
+        {"apiGroups": [group], "resources": [plural], "verbs": verbs.split(",")}
+        for plural, _, group in (each.partition(".") for each in ("bundledeployments.core.rukpak.io", *resources))
+    ]
+    group = "rbac.authorization.k8s.io"
+    role = make(f"{group}/v1", "ClusterRole", user, rules=rules)
+    binding = make(f"{group}/v1", "ClusterRoleBinding", user)
+    binding["roleRef"] = {"apiGroup": group, "kind": "ClusterRole", "name": user}
+    binding["subjects"] = [{"apiGroup": group, "kind": "User", "name": user}]
+    world.client.create(f"/apis/{group}/v1/clusterroles", role)
+    world.client.create(f"/apis/{group}/v1/clusterrolebindings", binding)
     return f"--as={user}"
 
 
@@ -329,23 +296,28 @@ def test_who_may_not_read_the_store_renders_the_same(world: World, rukpak: Rukpa
     assert both[0].keys() == both[1].keys()
 
 
-def test_with_rights_on_bundle_deployments_alone_objects_are_shown_as_rendered(world: World, rukpak: Rukpak) -> None:
-    deployed = install(world, config_map("settings", color="blue"))
-    digest = upgrade(world, deployed, config_map("settings", color="red"))
+def test_what_two_revisions_differ_in_is_shown_to_each_user_as_far_as_it_may_be_read(
+    world: World, rukpak: Rukpak
+) -> None:
+    deployed = install(world, config_map("settings", color="blue"), config_map("old", a="b"))
+    first = deployed.status()["installedRevision"]
+    second = upgrade(world, deployed, config_map("settings", color="red"), config_map("new", a="b"))
+    forward = changes(rukpak, deployed.name, "--from", first[:20], "--to", second)
+    assert forward == {"ConfigMap new": "created", "ConfigMap settings": "changed", "ConfigMap old": "deleted"}
+    rukpak("diff", deployed.name, "--to", first)
+    assert "not the digest of one stored revision" in rukpak("diff", deployed.name, "--to", "f" * 20, status=2).stderr
+
+    # With rights on BundleDeployments alone objects are shown as rendered.
     shown = rukpak("diff", deployed.name, restricted(world), status=1).stdout
-    assert digest in shown
+    assert second in shown
     assert f"not compared ConfigMap {deployed.name}/settings" in shown
     assert "+  color: red" in shown.splitlines()
     assert "color: blue" not in shown
 
-
-def test_who_may_apply_but_not_list_gets_the_answer_of_the_server(world: World, rukpak: Rukpak) -> None:
-    deployed = install(world, config_map("settings", color="blue"))
-    upgrade(world, deployed, config_map("settings", color="red"))
+    # Who may apply, but not list, gets the answer of the server.
     applier = restricted(world, "configmaps", verbs="get,create,patch")
-    done = rukpak("diff", deployed.name, applier, "-o", "json", status=1)
-    value = json.loads(done.stdout)
-    assert [(each["name"], each["change"], each["note"]) for each in value["objects"]] == [("settings", "changed", "")]
+    value = json.loads(rukpak("diff", deployed.name, applier, "-o", "json", status=1).stdout)
+    assert ("settings", "changed", "") in [(each["name"], each["change"], each["note"]) for each in value["objects"]]
     assert any("cannot list this kind" in each for each in value["problems"])
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
@@ -55,47 +54,39 @@ def upgrade(world: World, deployed: Deployed, *manifests: Manifest) -> Manifest:
 # fields that are set at creation and then left alone
 
 
-def by_annotation(manifest: Manifest) -> Manifest:
-    return labelled(manifest, annotations={names.IGNORE_FIELDS: "spec.replicas"})
-
-
-IGNORED: dict[str, tuple[Manifest, dict[str, Any]]] = {
-    "by a rule": (deployment("web", 0), {"drift": {"ignore": [REPLICAS]}}),
-    "by an annotation": (by_annotation(deployment("web", 0)), {}),
-}
-
-
-@pytest.mark.parametrize("case", IGNORED.values(), ids=IGNORED)
-def test_an_ignored_field_is_set_at_creation_and_then_left_to_whoever_changes_it(
-    world: World, case: tuple[Manifest, dict[str, Any]]
-) -> None:
-    manifest, spec = case
-    deployed = world.deploy({**manifest, "spec": {**manifest["spec"], "replicas": 3, "paused": True}}, **spec)
-    deployed.wait_for("Installed")
-    assert replicas(world, deployed) == 3
+def test_an_ignored_field_is_set_at_creation_and_then_left_to_whoever_changes_it(world: World) -> None:
+    manifest = deployment("web", 3)
+    manifest["spec"]["paused"] = True
+    marked = labelled(manifest, annotations={names.IGNORE_FIELDS: "spec.replicas"})
+    by_rule = world.deploy(manifest, drift={"ignore": [REPLICAS]})
+    by_annotation = world.deploy(marked)
+    for each in (by_rule, by_annotation):
+        each.wait_for("Installed")
+        assert replicas(world, each) == 3
+    assert names.initial_field_manager(by_rule.name) in managers(read(world.client, path_of(by_rule)))
     position = world.position()
 
-    scale(world, deployed, 5)
+    for each in (by_rule, by_annotation):
+        scale(world, each, 5)
+    world.wait_until_looked_at()
+    world.restart()
     world.wait_until_looked_at()
 
-    assert replicas(world, deployed) == 5
-    assert [request for request in world.writes(position) if "/deployments/web" in request] == []
+    for each in (by_rule, by_annotation):
+        assert replicas(world, each) == 5
+        assert [request for request in world.writes(position) if f"/namespaces/{each.namespace}/" in request] == []
 
-
-def test_an_upgrade_leaves_an_ignored_field_as_it_is_and_other_fields_are_put_right(world: World) -> None:
-    deployed = world.deploy(deployment("web", 0), drift={"ignore": [REPLICAS]})
-    deployed.wait_ready()
-    assert names.initial_field_manager(deployed.name) in managers(read(world.client, path_of(deployed)))
-    upgraded = deployment("web", 7)
-    upgraded["spec"]["template"]["spec"]["containers"][0]["image"] = "example.com/main:2"
-    upgrade(world, deployed, upgraded)
-    assert replicas(world, deployed) == 0
-
+    # An upgrade leaves it, too, and puts other fields right.
+    manifest["spec"]["replicas"] = 7
+    manifest["spec"]["template"]["spec"]["containers"][0]["image"] = "example.com/main:2"
+    world.push(by_rule.name, manifest)
+    by_rule.request_reconcile("again")
+    by_rule.wait(lambda: image_of(world, by_rule) == "example.com/main:2", "upgraded")
     image = [{"name": "main", "image": "example.com/theirs:1"}]
     body = {"spec": {"template": {"spec": {"containers": image}}}}
-    world.client.merge_patch(path_of(deployed), body, manager="x")
-
-    deployed.wait(lambda: image_of(world, deployed) == "example.com/main:2", "repaired")
+    world.client.merge_patch(path_of(by_rule), body, manager="x")
+    by_rule.wait(lambda: image_of(world, by_rule) == "example.com/main:2", "repaired")
+    assert replicas(world, by_rule) == 5
 
 
 def test_a_field_that_is_ignored_later_stays_as_it_is_and_one_that_is_not_any_more_is_taken_back(world: World) -> None:
@@ -113,16 +104,6 @@ def test_a_field_that_is_ignored_later_stays_as_it_is_and_one_that_is_not_any_mo
     deployed.wait(lambda: replicas(world, deployed) == 0, "taken back")
     deployed.wait_ready()
     assert names.initial_field_manager(deployed.name) not in managers(read(world.client, path_of(deployed)))
-
-
-def test_a_restart_changes_nothing_of_what_is_ignored(world: World) -> None:
-    deployed = world.deploy(deployment("web", 0), config_map("a"), drift={"ignore": [REPLICAS]})
-    deployed.wait_ready()
-    scale(world, deployed, 0)
-    position = world.position()
-    world.restart()
-    world.wait_until_looked_at()
-    assert [request for request in world.writes(position) if f"/namespaces/{deployed.namespace}/" in request] == []
 
 
 def test_a_part_of_what_is_replaced_as_a_whole_cannot_be_ignored(world: World) -> None:
@@ -166,8 +147,14 @@ def test_replicas_that_the_next_revision_does_not_set_are_told(world: World) -> 
 # who scales
 
 
-def test_what_an_autoscaler_scales_is_no_drift_and_what_a_person_scales_is(world: World) -> None:
+def test_what_a_person_scales_is_put_right_and_told_and_what_an_autoscaler_scales_is_no_drift(world: World) -> None:
     deployed = world.deploy(deployment("web", 0), config_map("a"))
+    deployed.wait_ready()
+    scale(world, deployed, 2)
+    deployed.wait(lambda: replicas(world, deployed) == 0, "repaired")
+    deployed.wait(lambda: f"Deployment {deployed.namespace}/web" in deployed.events().get("Repaired", ""), "an Event")
+
+    world.wait_until_looked_at()
     before = deployed.wait_ready()
     position = world.position()
     scale(world, deployed, 2, manager="kube-controller-manager")
@@ -184,40 +171,19 @@ def test_what_an_autoscaler_scales_is_no_drift_and_what_a_person_scales_is(world
     assert replicas(world, deployed) == 2
 
 
-def test_what_a_person_scales_is_put_right_and_told(world: World) -> None:
-    deployed = world.deploy(deployment("web", 0))
-    deployed.wait_ready()
-    scale(world, deployed, 2)
-    deployed.wait(lambda: replicas(world, deployed) == 0, "repaired")
-    deployed.wait(lambda: f"Deployment {deployed.namespace}/web" in deployed.events().get("Repaired", ""), "an Event")
-
-
 # drift that is accepted, or only told
 
 
-def test_an_object_whose_drift_is_ignored_stays_as_it_was_changed_until_it_is_upgraded(world: World) -> None:
+def test_a_repair_is_told_with_field_and_manager_and_an_object_whose_drift_is_ignored_stays(world: World) -> None:
     marked = {names.DRIFT: "ignore"}
-    deployed = world.deploy(labelled(config_map("a"), annotations=marked), config_map("b"))
-    deployed.wait_ready()
-    deployed.edit("a", color="red")
-    deployed.edit("b", color="red")
-    deployed.wait(lambda: deployed.data("b") == {"color": "blue"}, "repaired")
-    world.wait_until_looked_at()
-    assert deployed.data("a") == {"color": "red"}
-    assert "Drifted" not in deployed.conditions()
-
-    upgrade(world, deployed, labelled(config_map("a", color="green"), annotations=marked), config_map("b"))
-    assert deployed.data("a") == {"color": "green"}
-
-
-def test_a_repair_is_told_with_field_and_manager_and_that_an_object_was_deleted(world: World) -> None:
-    deployed = world.deploy(config_map("a"), config_map("b"))
+    deployed = world.deploy(labelled(config_map("ignored"), annotations=marked), config_map("a"), config_map("b"))
     deployed.wait_ready()
     namespace = deployed.namespace
     expected = {
         f'ConfigMap {namespace}/a (data.color, owned by "somebody"): modified by another client; repaired',
         f"ConfigMap {namespace}/b: deleted by another client; created again",
     }
+    deployed.edit("ignored", color="red")
     deployed.edit("a", color="red")
     deployed.wait(lambda: deployed.data("a") == {"color": "blue"}, "repair")
     deployed.remove("b")
@@ -231,8 +197,17 @@ def test_a_repair_is_told_with_field_and_manager_and_that_an_object_was_deleted(
     )
     assert [line["object"] for line in lines if line.get("drift") == "deleted"] == [f"ConfigMap {namespace}/b"]
 
+    world.wait_until_looked_at()
+    assert deployed.data("ignored") == {"color": "red"}
+    assert "Drifted" not in deployed.conditions()
+    upgraded = [labelled(config_map("ignored", color="green"), annotations=marked), config_map("a"), config_map("b")]
+    upgrade(world, deployed, *upgraded)
+    assert deployed.data("ignored") == {"color": "green"}
 
-def test_in_report_mode_drift_is_told_with_field_and_manager_and_nothing_is_written(world: World) -> None:
+
+def test_in_report_mode_drift_is_told_with_field_and_manager_and_nothing_is_written_until_repair_is_asked_for(
+    world: World,
+) -> None:
     deployed = world.deploy(config_map("a"), config_map("b"), config_map("c"), drift={"mode": "Report"})
     deployed.wait_ready()
     position = world.position()
@@ -242,48 +217,35 @@ def test_in_report_mode_drift_is_told_with_field_and_manager_and_nothing_is_writ
         f'ConfigMap {deployed.namespace}/a (data.color, owned by "somebody"): modified; not repaired '
         "(spec.drift.mode is Report)"
     )
-    deployed.remove("b")
-    deployed.wait_for("Drifted", "True", saying=f"ConfigMap {deployed.namespace}/b (deleted)")
-    assert deployed.status()["objects"]["drifted"] == 2
-    assert deployed.conditions()["Healthy"]["message"] == (
-        f"ConfigMap {deployed.namespace}/b: Missing: not found on the cluster"
-    )
-    assert deployed.conditions()["Installed"]["status"] == "True"
-    deployed.wait(lambda: "ReportOnly" in deployed.events().get("Drifted", ""), "an Event")
-    assert [request for request in world.writes(position) if f"/namespaces/{deployed.namespace}/" in request] == []
-
-
-def test_what_was_changed_back_is_no_drift_any_more(world: World) -> None:
-    """Nothing of ours changes with that, so that no event says it: it is seen in the next pass."""
-    deployed = world.deploy(config_map("a"), config_map("b"), drift={"mode": "Report"})
-    deployed.wait_ready()
-    deployed.edit("a", color="red")
-    deployed.wait_for("Drifted", "True", "ReportOnly")
+    # What was changed back is seen in the next pass: nothing of ours changes with that, so that no event says it.
     deployed.edit("a", color="blue")
     deployed.edit("b", color="red")
     message = deployed.wait_for("Drifted", "True", "ReportOnly", saying="/b")["message"]
     assert "/a" not in message
     assert deployed.status()["objects"]["drifted"] == 1
 
-
-def test_report_mode_survives_a_restart_and_an_upgrade_and_ends_with_repair(world: World) -> None:
-    deployed = world.deploy(config_map("a"), config_map("b"), drift={"mode": "Report"})
-    deployed.wait_ready()
-    deployed.edit("a", color="red")
-    deployed.wait_for("Drifted")
+    deployed.remove("c")
+    deployed.wait_for("Drifted", "True", saying=f"ConfigMap {deployed.namespace}/c (deleted)")
+    assert deployed.status()["objects"]["drifted"] == 2
+    assert deployed.conditions()["Healthy"]["message"] == (
+        f"ConfigMap {deployed.namespace}/c: Missing: not found on the cluster"
+    )
+    assert deployed.conditions()["Installed"]["status"] == "True"
+    deployed.wait(lambda: "ReportOnly" in deployed.events().get("Drifted", ""), "an Event")
     world.restart()
     world.wait_until_looked_at()
-    assert deployed.data("a") == {"color": "red"}
+    assert deployed.data("b") == {"color": "red"}
     assert "Drifted" in deployed.conditions()
+    assert [request for request in world.writes(position) if f"/namespaces/{deployed.namespace}/" in request] == []
 
-    world.push(deployed.name, config_map("a"), config_map("b", color="green"))
+    world.push(deployed.name, config_map("a", color="green"), config_map("b"), config_map("c"))
     deployed.request_reconcile("again")
-    deployed.wait(lambda: deployed.data("b") == {"color": "green"}, "upgraded")
+    deployed.wait(lambda: deployed.data("a") == {"color": "green"}, "upgraded")
     deployed.wait_for("Installed")
-    assert deployed.data("a") == {"color": "red"}
+    assert deployed.data("b") == {"color": "red"}
 
     deployed.change(drift={"mode": "Repair"})
-    deployed.wait(lambda: deployed.data("a") == {"color": "blue"}, "repaired")
+    deployed.wait(lambda: deployed.data("b") == {"color": "blue"}, "repaired")
     deployed.wait(lambda: "Drifted" not in deployed.conditions(), "no drift")
     deployed.wait_ready()
 

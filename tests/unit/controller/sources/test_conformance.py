@@ -17,14 +17,15 @@ from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Credentials, LocalContent
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.conformance import Site, SourceContract
+from rukpak.controller.building.entry_points import source_of
 from rukpak.controller.playground.cluster import write_certificates
 from tests.support.archives import tarball
 from tests.support.charts import packed_chart, repository_of
 from tests.support.faulty_registry import FaultyRegistry
 from tests.support.git_servers import GitHttpServer, GitRepository
-from tests.support.inside import source_of
 from tests.support.web_servers import FaultyServer
 
+pytestmark = pytest.mark.usefixtures("one_other_process")
 PATH = "spec.sources[0].parameters"
 FILES = {"manifests/a.yaml": b"a: 1\n", "manifests/b.yaml": b"b: 1\n"}
 OTHERS = {"manifests/a.yaml": b"a: 2\n"}
