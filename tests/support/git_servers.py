@@ -55,7 +55,7 @@ class GitRepository:
             (folder / part).mkdir(parents=True)
         (folder / "HEAD").write_text("ref: refs/heads/main\n")
         settings = {"core.repositoryformatversion": "1", "core.bare": "true", "extensions.objectformat": algorithm}
-        split = (key.split(".") + [value] for key, value in {**settings, **(config or {})}.items())
+        split = ([*key.split("."), value] for key, value in {**settings, **(config or {})}.items())
         (folder / "config").write_text("".join(f"[{section}]\n\t{key} = {value}\n" for section, key, value in split))
 
     def commit(
