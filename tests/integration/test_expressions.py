@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from rukpak.controller.playground.cluster import ControlPlane
-from rukpak.controller.playground.programs import Settings
-from tests.support.bundles import Manifest, World, config_map, image, new_name, new_world
+from tests.support.bundles import Manifest, World, config_map, image, new_name
 from tests.support.inside import ApiError
-from tests.support.registry import LocalRegistry
 from tests.support.tenants import CONFIG_MAPS, deploy, grant, make, make_namespace, tenant, user_of
 
 RETRY_SECONDS = 300.0
@@ -22,12 +18,6 @@ HOSTILE = {
     "kind": "ConfigMap",
     "expressions": {"current": "data.all(a, data.all(b, data.all(c, (a + b + c).matches('(x|y)*z'))))"},
 }
-
-
-@pytest.fixture(scope="module")
-def world(cluster: ControlPlane, registry: LocalRegistry, settings: Settings) -> Iterator[World]:
-    with new_world(cluster, registry, settings.running, "--workers=1") as made:
-        yield made
 
 
 def test_an_object_is_healthy_when_its_expression_is_true(world: World) -> None:

@@ -274,6 +274,7 @@ def cut_http() -> Iterator[Cut]:
         yield Cut(source={"kind": "http", "http": {"url": f"{server.address}/bundle"}}, restore=file.cuts.clear)
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("kind", ["image", "git", "http"])
 def test_a_network_that_is_cut_in_the_middle_is_survived(
     kind: str, world: World, request: pytest.FixtureRequest
@@ -290,7 +291,7 @@ def test_a_network_that_is_cut_in_the_middle_is_survived(
     assert "settings" in deployed.objects()
 
 
-@pytest.mark.repeats
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["image", "git"])
 def test_a_kill_during_a_fetch_leaves_nothing_behind(kind: str, world: World, request: pytest.FixtureRequest) -> None:
     stuck: Stuck = request.getfixturevalue(f"stuck_{kind}")

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import pytest
 import trustme
 
 from rukpak.api.errors import BundleError
-from rukpak.api.plugins import Access, Credentials, Limits, Network, Refusal
+from rukpak.api.plugins import Access, Credentials, Limits, Network, Refusal, Resolution
 from rukpak.api.v1alpha2.conditions import Reason
 from tests.support.git_servers import (
     ENVIRONMENT,
@@ -111,15 +112,15 @@ def stranger(tmp_path: Path, authority: trustme.CA) -> Iterator[GitHttpServer]:
         yield server
 
 
-def fetch(parameters: dict[str, Any], access: Access) -> dict[str, bytes]:
-    return fetch_with_refused(parameters, access, records=False)[0]
+def fetch(parameters: dict[str, Any], access: Access, resolution: Resolution | None = None) -> dict[str, bytes]:
+    return fetch_with_refused(parameters, access, resolution, records=False)[0]
 
 
 def fetch_with_refused(
-    parameters: dict[str, Any], access: Access, *, records: bool = True
+    parameters: dict[str, Any], access: Access, resolution: Resolution | None = None, *, records: bool = True
 ) -> tuple[dict[str, bytes], dict[str, Refusal]]:
-    """Return the files, and what must not be read."""
-    resolution = SOURCE.resolve(parameters, access)
+    """Resolve, if that is not done; return the files, and what must not be read."""
+    resolution = resolution or SOURCE.resolve(parameters, access)
     folder = access.scratch.parent / f"out-{os.urandom(4).hex()}"
     folder.mkdir()
     entries = SOURCE.fetch(parameters, resolution, access)
@@ -143,8 +144,9 @@ def failure(call: Callable[[], object]) -> BundleError:
 # what is read
 
 
-@pytest.mark.parametrize("protocol_v2", [True, False], ids=["protocol 2", "protocol 0"])
-@pytest.mark.parametrize("is_plain", [False, True], ids=["a forge", "a server that can do less"])
+@pytest.mark.parametrize(
+    ("is_plain", "protocol_v2"), [(False, True), (True, False)], ids=["a forge", "a server that can do less"]
+)
 def test_submodules_are_read_as_git_checks_them_out(
     is_plain: bool, protocol_v2: bool, tmp_path: Path, access: Access
 ) -> None:
@@ -162,34 +164,25 @@ def test_submodules_are_read_as_git_checks_them_out(
         assert fetch(forge.parameters(directory="deploy"), access) == inside
 
 
-@pytest.mark.parametrize(
-    ("directory", "files"),
-    [
+def test_the_directory_may_be_in_a_submodule(forge: Forge, access: Access) -> None:
+    resolution = SOURCE.resolve(forge.parameters(), access)
+    for directory, files in (
         ("deploy/lib", {".gitmodules", "x/lib.yaml", "inner/deep.yaml"}),
         ("deploy/lib/x", {"lib.yaml"}),
         ("deploy/lib/inner", {"deep.yaml"}),
-    ],
-)
-def test_the_directory_may_be_in_a_submodule(directory: str, files: set[str], forge: Forge, access: Access) -> None:
-    assert set(fetch(forge.parameters(directory=directory), access)) == files
+    ):
+        assert fetch(forge.parameters(directory=directory), access, resolution).keys() == files
+    for directory in ("deploy/lib/nope", "deploy/nope/x", "deploy/a.yaml/x"):
+        error = failure(partial(fetch, forge.parameters(directory=directory), access, resolution))
+        assert error.reason is Reason.DIRECTORY_NOT_FOUND
+        assert "does not exist in commit" in error.message
 
 
-@pytest.mark.parametrize("directory", ["deploy/lib/nope", "deploy/nope/x", "deploy/a.yaml/x"])
-def test_a_directory_that_does_not_exist(directory: str, forge: Forge, access: Access) -> None:
-    error = failure(lambda: fetch(forge.parameters(directory=directory), access))
-    assert error.reason is Reason.DIRECTORY_NOT_FOUND
-    assert "does not exist in commit" in error.message
-
-
-def test_only_submodules_in_the_directory_are_asked_for(forge: Forge, access: Access) -> None:
+def test_only_submodules_in_the_directory_are_asked_for_and_none_to_resolve(forge: Forge, access: Access) -> None:
     forge.shop.commit({"other/a.yaml": b"a"})
-    assert set(fetch(forge.parameters(directory="other"), access)) == {"a.yaml"}
-    assert not [path for _, path, _ in forge.server.requests if "lib.git" in path]
-
-
-def test_resolving_asks_for_no_submodule(forge: Forge, access: Access) -> None:
     pinned = SOURCE.resolve(forge.parameters(), access)
     assert pinned == SOURCE.resolve({**forge.parameters(), "submodules": False}, access)
+    assert set(fetch(forge.parameters(directory="other"), access, pinned)) == {"a.yaml"}
     assert not [path for _, path, _ in forge.server.requests if "lib.git" in path]
 
 
@@ -208,8 +201,7 @@ def test_a_submodule_that_git_does_not_update_is_left_out(forge: Forge, access: 
     assert refused["deploy/lib"].problem.startswith('"deploy/lib" is a submodule that .gitmodules leaves out')
 
 
-@pytest.mark.parametrize("others", [{}, {"submodules": False}])
-@pytest.mark.parametrize("directory", ["", "deploy"])
+@pytest.mark.parametrize(("directory", "others"), [("", {}), ("deploy", {"submodules": False})])
 def test_without_the_field_a_submodule_is_left_to_formats_to_refuse(
     directory: str, others: dict[str, Any], forge: Forge, access: Access
 ) -> None:
@@ -225,11 +217,13 @@ def test_without_the_field_a_submodule_is_left_to_formats_to_refuse(
     assert not [path for _, path, _ in forge.server.requests if "lib.git" in path]
 
 
-@pytest.mark.parametrize("directory", ["deploy/lib", "deploy/lib/x"])
-def test_without_the_field_the_directory_is_in_no_submodule(directory: str, forge: Forge, access: Access) -> None:
-    error = failure(lambda: fetch(forge.parameters(submodules=False, directory=directory), access))
-    assert error.reason is Reason.UNSUPPORTED_CONTENT
-    assert error.message.startswith(f'{PATH}: "deploy/lib" is a submodule, which is not read; set submodules: true')
+def test_without_the_field_the_directory_is_in_no_submodule(forge: Forge, access: Access) -> None:
+    resolution = SOURCE.resolve(forge.parameters(), access)
+    for directory in ("deploy/lib", "deploy/lib/x"):
+        parameters = forge.parameters(submodules=False, directory=directory)
+        error = failure(partial(fetch, parameters, access, resolution))
+        assert error.reason is Reason.UNSUPPORTED_CONTENT
+        assert error.message.startswith(f'{PATH}: "deploy/lib" is a submodule, which is not read; set submodules: true')
 
 
 def test_links_of_a_directory_lead_to_the_rest_of_the_commit_beside_a_submodule(forge: Forge, access: Access) -> None:
@@ -401,15 +395,16 @@ URLS = [
 ]
 
 
-@pytest.mark.parametrize(("url", "told"), URLS, ids=[url.replace(CANARY, "password") for url, _ in URLS])
-def test_a_url_that_no_source_may_have_is_refused(url: str, told: str, forge: Forge, access: Access) -> None:
-    forge.include(url)
-    # Of a directory .gitmodules is fetched alone, and git fsck does not know it for what it is.
-    error = failure(lambda: fetch(forge.parameters(directory="deploy"), access))
-    assert error.reason is Reason.CONTENT_REJECTED
-    assert error.message.startswith(f'{FIELD}: "deploy/lib": ')
-    assert told in error.message
-    assert failure(lambda: fetch(forge.parameters(), access)).reason is Reason.CONTENT_REJECTED
+def test_a_url_that_no_source_may_have_is_refused(forge: Forge, access: Access) -> None:
+    forge.shop.commit(including({f"d{number}/lib": (url, forge.recorded) for number, (url, _) in enumerate(URLS)}))
+    resolution = SOURCE.resolve(forge.parameters(), access)
+    for number, (_, told) in enumerate(URLS):
+        # Of a directory .gitmodules is fetched alone, and git fsck does not know it for what it is.
+        error = failure(partial(fetch, forge.parameters(directory=f"d{number}"), access, resolution))
+        assert error.reason is Reason.CONTENT_REJECTED
+        assert error.message.startswith(f'{FIELD}: "d{number}/lib": ')
+        assert told in error.message
+    assert failure(lambda: fetch(forge.parameters(), access, resolution)).reason is Reason.CONTENT_REJECTED
 
 
 @pytest.mark.parametrize(
@@ -461,25 +456,26 @@ def test_a_repository_that_does_not_exist(forge: Forge, access: Access) -> None:
 # limits
 
 
-@pytest.mark.parametrize(
-    ("limits", "told"),
-    [
-        pytest.param(Limits(entries=5), "more entries than the limit of 5", id="entries"),
-        pytest.param(Limits(compressed_bytes=1_500_000), "exceeds the limit of 1.5 MiB", id="bytes to fetch"),
-        pytest.param(Limits(total_bytes=1_500_000), "exceed the limit of 1.5 MiB", id="bytes of files"),
-    ],
-)
-def test_limits_are_for_all_together(limits: Limits, told: str, forge: Forge, access: Access) -> None:
+LIMITS = [
+    (Limits(entries=5), "more entries than the limit of 5"),
+    (Limits(compressed_bytes=1_500_000), "exceeds the limit of 1.5 MiB"),
+    (Limits(total_bytes=1_500_000), "exceed the limit of 1.5 MiB"),
+]
+
+
+def test_limits_are_for_all_together(forge: Forge, access: Access) -> None:
     commits = [
         repository.commit({"big": os.urandom(1_000_000)}, branch="big", orphan=True)
         for repository in (forge.lib, forge.deep)
     ]
     two = {"l": ("../lib.git", commits[0]), "d": ("../deep.git", commits[1])}
     forge.shop.commit(including(two, {"a": b"a", "b": b"b", "c": b"c"}), orphan=True)
-    assert len(fetch(forge.parameters(), access)) == 6
-    error = failure(lambda: fetch(forge.parameters(), replace(access, limits=limits)))
-    assert error.reason is Reason.CONTENT_REJECTED
-    assert told in error.message
+    resolution = SOURCE.resolve(forge.parameters(), access)
+    assert len(fetch(forge.parameters(), access, resolution)) == 6
+    for limits, told in LIMITS:
+        error = failure(partial(fetch, forge.parameters(), replace(access, limits=limits), resolution))
+        assert error.reason is Reason.CONTENT_REJECTED
+        assert told in error.message
 
 
 def test_how_deep_submodules_are_nested(forge: Forge, access: Access, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,6 +144,16 @@ def test_nothing_is_taken_from_one_that_is_not_paused_and_everything_as_soon_as_
     assert time.monotonic() - since < RETRY_SECONDS / 2  # it was woken
     wait_handed_over(giver, taker, 2, 1)
 
+    # What was taken is repaired, upgraded and pruned as one's own.
+    installed = taker.wait_ready()["installedRevision"]
+    world.client.merge_patch(giver.path_of("shared"), {"data": {"color": "green"}}, manager="somebody")
+    world.wait(lambda: giver.data("shared") == {"color": "red"}, "the repair")
+    taker.change(sources=[image(world.push(taker.name, config_map("both", color="pink"), tag="v2"))])
+    taker.wait_installed(installed)
+    assert giver.data("both") == {"color": "pink"}
+    world.wait(lambda: giver.get("shared") is None, "pruned")
+    assert giver.get("left") is not None
+
 
 def test_one_that_does_not_exist_is_no_obstacle(world: World) -> None:
     world.deploy(*of_taker(), takeOver=take_over("absent")).wait_ready()
@@ -158,13 +168,14 @@ def test_a_bundle_deployment_cannot_take_over_its_own_objects(world: World) -> N
 @pytest.mark.parametrize("policies", [("Orphan", "Orphan"), ("Orphan", "Delete"), ("Delete", "Orphan")])
 def test_objects_without_reference_pass_as_well(world: World, policies: tuple[str, str]) -> None:
     group, brought = f"{new_name()}.example.com", new_name()
-    bundle = [config_map("a"), claim("data"), definition(group, "Foo"), namespace(brought)]
+    defined = [definition(group, "Foo")] if policies == ("Delete", "Orphan") else []
+    bundle = [config_map("a"), claim("data"), *defined, namespace(brought)]
     giver = give(world, *bundle, deletionPolicy=policies[0], prune="AfterApply")
     taker = take(world, giver, *bundle, deletionPolicy=policies[1])
     taker.wait_for("Installed")
 
     paths = [giver.path_of("a"), giver.path_of("data", "persistentvolumeclaims")]
-    paths += [f"{CRDS}/foos.{group}", f"/api/v1/namespaces/{brought}"]
+    paths += [f"/api/v1/namespaces/{brought}", *(f"{CRDS}/foos.{group}" for _ in defined)]
     for path in paths:
         found = read(world.client, path)
         assert found
@@ -186,7 +197,7 @@ def test_ignored_fields_keep_the_value_that_others_gave_them(world: World) -> No
     assert not {entry for entry in managers(inside(giver, "shared")) if entry.endswith(f"/{giver.name}")}
 
 
-def test_an_object_whose_entries_were_wiped_passes_as_well(world: World) -> None:
+def test_an_object_whose_entries_were_wiped_passes_as_well_and_goes_with_the_taker(world: World) -> None:
     giver = give(world)
     world.client.merge_patch(giver.path_of("shared"), {"metadata": {"managedFields": [{}]}})
     taker = take(world, giver)
@@ -195,12 +206,20 @@ def test_an_object_whose_entries_were_wiped_passes_as_well(world: World) -> None
     assert found["data"]["color"] == "red"
     assert [each["name"] for each in found["metadata"]["ownerReferences"]] == [taker.name]
 
+    taker.delete()
+    taker.wait_gone()
+    assert [giver.get(name) for name in ("shared", "both", "own")] == [None, None, None]
+    assert giver.data("left") == {"color": "blue"}
+    giver.wait_for("Healthy", "False")
+
 
 # afterwards
 
 
 @pytest.mark.parametrize("protection", ["Prevent", "None"])
-def test_a_giver_that_is_resumed_does_not_take_them_back(world: World, protection: str) -> None:
+def test_a_giver_that_is_resumed_does_not_take_them_back_and_deletes_only_what_is_its_own(
+    world: World, protection: str
+) -> None:
     giver = give(world, collisionProtection=protection)
     taker = take(world, giver)
     taker.wait_ready()
@@ -215,20 +234,6 @@ def test_a_giver_that_is_resumed_does_not_take_them_back(world: World, protectio
     assert taker_versions(giver, taker) == versions
     taker.wait_ready()
 
-
-def taker_versions(giver: Deployed, taker: Deployed) -> dict[str, str]:
-    """Return the versions of the objects that a taker has in the namespace of a giver."""
-    found = {name: inside(giver, name) for name in ("shared", "both", "own")}
-    assert all(is_owned(each, taker.name) for each in found.values())
-    return {name: each["metadata"]["resourceVersion"] for name, each in found.items()}
-
-
-def test_deleting_the_giver_deletes_only_what_is_its_own(world: World) -> None:
-    giver = give(world)
-    taker = take(world, giver)
-    taker.wait_ready()
-    versions = taker_versions(giver, taker)
-
     giver.delete()
     giver.wait_gone()
     assert giver.get("left") is None
@@ -236,30 +241,11 @@ def test_deleting_the_giver_deletes_only_what_is_its_own(world: World) -> None:
     assert taker.wait_ready()["objects"]["healthy"] == 3
 
 
-def test_deleting_the_taker_deletes_what_it_has_taken(world: World) -> None:
-    giver = give(world)
-    taker = take(world, giver)
-    taker.wait_ready()
-
-    taker.delete()
-    taker.wait_gone()
-    assert [giver.get(name) for name in ("shared", "both", "own")] == [None, None, None]
-    assert giver.data("left") == {"color": "blue"}
-    giver.wait_for("Healthy", "False")
-
-
-def test_what_was_taken_is_repaired_upgraded_and_pruned_as_ones_own(world: World) -> None:
-    giver = give(world)
-    taker = take(world, giver)
-    installed = taker.wait_ready()["installedRevision"]
-    world.client.merge_patch(giver.path_of("shared"), {"data": {"color": "green"}}, manager="somebody")
-    world.wait(lambda: giver.data("shared") == {"color": "red"}, "the repair")
-
-    taker.change(sources=[image(world.push(taker.name, config_map("both", color="pink"), tag="v2"))])
-    taker.wait_installed(installed)
-    assert giver.data("both") == {"color": "pink"}
-    world.wait(lambda: giver.get("shared") is None, "pruned")
-    assert giver.get("left") is not None
+def taker_versions(giver: Deployed, taker: Deployed) -> dict[str, str]:
+    """Return the versions of the objects that a taker has in the namespace of a giver."""
+    found = {name: inside(giver, name) for name in ("shared", "both", "own")}
+    assert all(is_owned(each, taker.name) for each in found.values())
+    return {name: each["metadata"]["resourceVersion"] for name, each in found.items()}
 
 
 @pytest.mark.thorough

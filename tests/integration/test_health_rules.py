@@ -11,7 +11,7 @@ import pytest
 
 from rukpak.controller.playground import processes
 from rukpak.controller.playground.cluster import Cluster, ControlPlane
-from tests.support.inside import Context, State, StorageClassInfo, Verdict, assess, explain, explain_namespace
+from tests.support.inside import Context, State, StorageClassInfo, Verdict, assess, explain_namespace
 
 SECONDS = 60
 Json = dict[str, Any]
@@ -72,50 +72,12 @@ def deployment(cluster: Cluster, namespace: str, **spec: Any) -> tuple[str, ...]
     return "deployment", "web", "-n", namespace
 
 
-def test_a_deployment_becomes_healthy_and_is_again_after_a_rollout(kwok_cluster: Cluster, home: str) -> None:
-    query = deployment(kwok_cluster, home)
-    wait_for(kwok_cluster, query, State.HEALTHY, "Healthy")
-
-    deployment(kwok_cluster, home, replicas=3)
-    wait_for(kwok_cluster, query, State.HEALTHY, "Healthy")
-
-    assert read(kwok_cluster, *query)["status"]["availableReplicas"] == 3
-
-
 def test_a_deployment_of_none_and_a_paused_one_are_healthy(kwok_cluster: Cluster, home: str) -> None:
     query = deployment(kwok_cluster, home, replicas=0)
     wait_for(kwok_cluster, query, State.HEALTHY, "Healthy")
 
     deployment(kwok_cluster, home, replicas=0, paused=True)
     wait_for(kwok_cluster, query, State.HEALTHY, "Paused")
-
-
-def test_pods_that_a_quota_refuses_are_not_named(kwok_cluster: Cluster, home: str) -> None:
-    apply(kwok_cluster, "v1 ResourceQuota", "none", home, spec={"hard": {"pods": "0"}})
-    wait_for_quota(kwok_cluster, home)
-
-    verdict = wait_for(kwok_cluster, deployment(kwok_cluster, home), State.PROGRESSING, "FailedCreate")
-
-    assert verdict.message == "pods is forbidden: exceeded quota: none, requested: pods=1, limited: pods=0"
-
-
-def wait_for_quota(cluster: Cluster, namespace: str) -> None:
-    """Wait until a quota counts: until then all pods are refused with another message."""
-    cluster.kubectl("wait", "quota/none", "-n", namespace, "--for=jsonpath={.status.hard.pods}=0", "--timeout=30s")
-
-
-def test_a_pod_that_no_node_can_take_explains_its_deployment(kwok_cluster: Cluster, home: str) -> None:
-    template = {**TEMPLATE, "spec": {**POD, "nodeSelector": {"example.com/nowhere": "true"}}}
-    query = deployment(kwok_cluster, home, template=template)
-    kwok_cluster.kubectl("wait", "pod", "-l", "app=web", "-n", home, "--for=create", "--timeout=30s")
-    unschedulable = "--for=condition=PodScheduled=False"
-    kwok_cluster.kubectl("wait", "pod", "-l", "app=web", "-n", home, unschedulable, "--timeout=30s")
-
-    explanation = explain(read(kwok_cluster, "pod", "-l", "app=web", "-n", home)["items"])
-
-    wait_for(kwok_cluster, query, State.PROGRESSING, "LessAvailable")
-    assert explanation is not None
-    assert (explanation.state, explanation.reason) == (State.PROGRESSING, "Unschedulable")
 
 
 def test_a_job_is_healthy_when_it_is_done_or_suspended(kwok_cluster: Cluster, home: str) -> None:
@@ -139,25 +101,6 @@ def test_a_crd_is_healthy_once_established(kwok_cluster: Cluster) -> None:
         kwok_cluster.kubectl("delete", "crd", f"caches.{group}")
 
 
-def test_an_api_service_without_service_is_not_healthy(kwok_cluster: Cluster) -> None:
-    version = f"v{uuid.uuid4().int % 10**6 + 1}"
-    name = f"{version}.absent.example.com"
-    service = {"namespace": "default", "name": "absent", "port": 443}
-    spec = {
-        "group": "absent.example.com",
-        "version": version,
-        "service": service,
-        "groupPriorityMinimum": 100,
-        "versionPriority": 10,
-        "insecureSkipTLSVerify": True,
-    }
-    apply(kwok_cluster, "apiregistration.k8s.io/v1 APIService", name, spec=spec)
-    try:
-        wait_for(kwok_cluster, ("apiservice", name), State.PROGRESSING, "ServiceNotFound")
-    finally:
-        kwok_cluster.kubectl("delete", "apiservice", name)
-
-
 @pytest.fixture
 def storage_class(kwok_cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
     """A StorageClass that nobody provisions for, with the binding mode that is asked for."""
@@ -166,15 +109,6 @@ def storage_class(kwok_cluster: Cluster, request: pytest.FixtureRequest) -> Iter
     apply(kwok_cluster, "storage.k8s.io/v1 StorageClass", name, **parts)
     yield name
     kwok_cluster.kubectl("delete", "storageclass", name)
-
-
-@pytest.mark.parametrize("storage_class", ["Immediate"], indirect=True)
-def test_a_claim_that_is_bound_at_once_waits_for_its_volume(
-    kwok_cluster: Cluster, home: str, storage_class: str
-) -> None:
-    apply(kwok_cluster, "v1 PersistentVolumeClaim", "data", home, spec={**RESOURCES, "storageClassName": storage_class})
-
-    wait_for(kwok_cluster, ("pvc", "data", "-n", home), State.PROGRESSING, "NotBound")
 
 
 @pytest.mark.parametrize("storage_class", ["WaitForFirstConsumer"], indirect=True)

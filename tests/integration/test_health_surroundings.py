@@ -139,25 +139,24 @@ def test_a_conversion_webhook_that_is_down_blinds_nobody(
     deployed.wait_ready()
 
 
-@pytest.mark.parametrize("prune", [False, True], ids=["deletion", "prune"])
 def test_a_conversion_webhook_that_is_down_holds_up_neither_prune_nor_deletion(
-    world: World, group: str, convert: Callable[[bool], None], prune: bool
+    world: World, group: str, convert: Callable[[bool], None]
 ) -> None:
     define(world, caches(group, announces=False))  # stored at v1; v2 is the one that is preferred
-    deployed = world.deploy(custom(group, "Cache", "one"), config_map("a"))
+    deployed = world.deploy(custom(group, "Cache", "one"), custom(group, "Cache", "two"), config_map("a"))
     deployed.wait_ready()
     convert(True)
-
-    if prune:
-        world.push(deployed.name, config_map("a"))
-        deployed.request_reconcile("now")
-    else:
-        deployed.delete()
+    world.push(deployed.name, custom(group, "Cache", "two"), config_map("a"))
+    deployed.request_reconcile("now")
 
     # Read as it is stored, too: at any other version it would be a 500.
-    path = deployed.path_of("one", "caches", f"/apis/{group}/v1")
-    deployed.wait(lambda: not exists(world.client, path), "gone")
-    deployed.wait_ready() if prune else deployed.wait_gone()
+    one, two = (deployed.path_of(name, "caches", f"/apis/{group}/v1") for name in ("one", "two"))
+    deployed.wait(lambda: not exists(world.client, one), "pruned")
+    deployed.wait_ready()
+    assert exists(world.client, two)
+    deployed.delete()
+    deployed.wait(lambda: not exists(world.client, two), "gone")
+    deployed.wait_gone()
 
 
 @pytest.mark.thorough

@@ -91,19 +91,20 @@ def waiting(reason: str, restarts: int = 0) -> Manifest:
     return container(restarts, waiting={"reason": reason})
 
 
-DEADLINE = "25s"
+DEADLINE = "10m"
+"""Longer than it takes a busy machine to show all of them while they run."""
 SPEC = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "example.com/main:1"}]}
 # How a kubelet reports the pod of a hook, and what status says.
 TROUBLES: list[tuple[Manifest | None, str]] = [
     (waiting("ErrImagePull"), 'ErrImagePull: container "main"'),
-    (waiting("CreateContainerConfigError"), 'CreateContainerConfigError: container "main"'),
     ({**waiting("ErrImagePull"), "name": "init"}, 'ErrImagePull: init container "init"'),
     (waiting("CrashLoopBackOff", 4), 'CrashLoopBackOff: container "main"'),
     (None, "Unschedulable: no node can run the pod"),
 ]
 BACK_OFF = (waiting("ImagePullBackOff"), 'ImagePullBackOff: container "main"')
 CASES = [
-    *(("pre-install", kind, trouble) for kind in ("Job", "Pod") for trouble in TROUBLES),
+    *(("pre-install", "Job", trouble) for trouble in TROUBLES[::2]),
+    *(("pre-install", "Pod", trouble) for trouble in TROUBLES[1::2]),
     *((event, "Job", BACK_OFF) for event in ("post-install", "pre-upgrade", "post-upgrade", "pre-delete")),
 ]
 
@@ -140,22 +141,30 @@ def start(
     return deployed
 
 
+def start_badly(world: World, event: str, kind: str, main: Manifest | None) -> Deployed:
+    """Start a hook whose pod a kubelet reports as waiting, or not at all."""
+    deployed = start(world, event, kind)
+    if main:
+        report(world, deployed, "migrate", "Pending", main)
+    return deployed
+
+
 def test_a_hook_that_does_not_start_says_why_and_has_failed_by_the_deadline(world: World) -> None:
     found = []
     for event, kind, (main, said) in CASES:
-        deployed = start(world, event, kind)
-        if main:
-            report(world, deployed, "migrate", "Pending", main)
+        deployed = start_badly(world, event, kind, main)
         found.append((event, deployed, f"{kind} {deployed.namespace}/migrate: {event} hook", said))
     rolled_back = [start(world, e, onFailure={"action": "RollBack"}) for e in ("pre-upgrade", "post-upgrade")]
     for deployed in rolled_back:
         report(world, deployed, "migrate", "Pending", BACK_OFF[0])
-    hopeless = start(world, "pre-install", deadline="10m")
+    hopeless = start(world, "pre-install")
     report(world, hopeless, "migrate", "Pending", waiting("InvalidImageName"))
 
     for _, deployed, name, said in found:
         deployed.wait_for("Ready", "False", "WaitingForHook", f"{name} is still running ({said}")
     hopeless.wait_for("Ready", "False", "HookFailed", 'pre-install hook failed (InvalidImageName: container "main"')
+    for deployed in [*rolled_back, *(deployed for _, deployed, _, _ in found)]:
+        deployed.change(progressDeadline="1s")
     for event, deployed, name, said in found:
         deployed.wait_for("Ready", "False", "HookFailed", f"{name} failed (ProgressDeadlineExceeded: {said}")
         if event != "pre-delete":
@@ -205,7 +214,7 @@ def test_another_revision_replaces_a_hook_that_was_not_started_and_waits_for_one
             deployed.wait_for("Ready", "False", "Collision", "the object of an earlier run still exists; delete it")
 
 
-def test_hooks_run_around_a_first_install(world: World) -> None:
+def test_hooks_run_around_a_first_install_also_with_a_restart_in_the_middle(world: World) -> None:
     deployed = deploy(
         world, config_map("settings"), hook("before", "pre-install", DROPPED), hook("after", "post-install")
     )
@@ -213,12 +222,17 @@ def test_hooks_run_around_a_first_install(world: World) -> None:
     assert deployed.get("settings") is None
 
     end(world, deployed, "before")
-    deployed.wait(lambda: job(deployed, "after"), "the hook after the objects")
+    found = deployed.wait(lambda: job(deployed, "after"), "the hook after the objects")
     assert deployed.get("settings")
     assert not deployed.status().get("installedRevision")
 
+    world.controller.kill()
+    world.controller.start()
     end(world, deployed, "after")
     deployed.wait_ready()
+    again = job(deployed, "after")
+    assert again
+    assert again["metadata"]["uid"] == found["metadata"]["uid"], "a restart neither forgets nor repeats it"
     deployed.wait(lambda: job(deployed, "before") is None, "the first hook goes")
 
 
@@ -302,18 +316,6 @@ def test_a_hook_that_fails_is_told_and_run_again_when_somebody_asks(world: World
     deployed.wait(lambda: (job(deployed, "migrate") or failed)["metadata"]["uid"] != failed["metadata"]["uid"], "a run")
     end(world, deployed, "migrate")
     deployed.wait_ready()
-
-
-def test_a_restart_in_the_middle_neither_forgets_nor_repeats_a_hook(world: World) -> None:
-    deployed = deploy(world, config_map("settings"), hook("migrate", "pre-install"))
-    found = deployed.wait(lambda: job(deployed, "migrate"), "the hook")
-    world.controller.kill()
-    world.controller.start()
-    end(world, deployed, "migrate")
-    deployed.wait_ready()
-    again = job(deployed, "migrate")
-    assert again
-    assert again["metadata"]["uid"] == found["metadata"]["uid"]
 
 
 def test_hooks_run_around_a_teardown(world: World) -> None:

@@ -15,6 +15,7 @@ from rukpak.api.names import CONTENT_LABEL
 from tests.support.bundles import DEPLOYMENTS, Deployed, World, config_map, exists, new_name
 from tests.support.charts import packed_chart
 from tests.support.controller import Rukpak, command
+from tests.support.objects import labelled, namespace
 
 ROLE = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -105,7 +106,9 @@ def maps(world: World, name: str) -> list[str]:
     return [each["metadata"]["name"] for each in found]
 
 
-def test_a_folder_is_installed_and_installed_again(world: World, rukpak: Rukpak, tmp_path: Path) -> None:
+def test_a_folder_is_installed_and_installed_again_also_after_a_rollback(
+    world: World, rukpak: Rukpak, tmp_path: Path
+) -> None:
     name = new_name()
     folder = write(tmp_path / "shop", a=config_map("a", color="blue"), b=config_map("b"))
     first = rukpak("install", name, folder, "-n", name, "--yes", "--wait")
@@ -134,6 +137,14 @@ def test_a_folder_is_installed_and_installed_again(world: World, rukpak: Rukpak,
     assert other != only
     third = rukpak("install", name, folder, "--yes", "--wait")
     assert third.stdout == f"bundledeployment.core.rukpak.io/{name} unchanged\n"
+
+    rukpak("rollback", name, "--wait")
+    assert found.data("a") == {"color": "blue"}
+    write(tmp_path / "shop", a=config_map("a", color="green"))
+    done = rukpak("install", name, folder, "--yes", "--wait")
+    assert "Rollback: to " in done.stderr
+    assert found.data("a") == {"color": "green"}
+    assert "pinnedRevision" not in found.read()["spec"]
 
 
 def test_a_packed_chart_gets_its_values(world: World, rukpak: Rukpak, tmp_path: Path) -> None:
@@ -213,32 +224,28 @@ def test_what_would_be_refused_is_not_installed(world: World, rukpak: Rukpak, tm
 
 
 INVALID = {**config_map("b"), "data": {"color": 1}}
-HELM = '{"metadata":{"annotations":{"meta.helm.sh/release-name":"gone","meta.helm.sh/release-namespace":"default"}}}'
-CASES: dict[str, tuple[list[str], str]] = {
-    "an object of a release that does not exist": (["-p", HELM], "cannot be taken over from helm/gone.default: "),
-    "an object of Argo CD": (["-p", '{"metadata":{"annotations":{"argocd.argoproj.io/tracking-id":"x"}}}'], ""),
+CASES: dict[str, tuple[dict[str, str], list[dict[str, Any]], str]] = {
+    "an object of a release that does not exist": (
+        {"meta.helm.sh/release-name": "gone", "meta.helm.sh/release-namespace": "default"},
+        [],
+        "cannot be taken over from helm/gone.default: ",
+    ),
+    "an object of Argo CD": ({"argocd.argoproj.io/tracking-id": "x"}, [], "--force writes it all the same"),
+    "an object that is invalid": ({}, [INVALID], ""),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_an_adoption_that_cannot_be_is_not_proposed(world: World, rukpak: Rukpak, tmp_path: Path, case: str) -> None:
-    name, (patch, said) = new_name(), CASES[case]
-    world.cluster.kubectl("create", "namespace", name)
-    world.cluster.kubectl("create", "configmap", "a", "-n", name)
-    world.cluster.kubectl("patch", "configmap", "a", "-n", name, "--type=merge", *patch)
-    folder = write(tmp_path / "shop", a=config_map("a"))
+    name, (annotations, others, said) = new_name(), CASES[case]
+    world.client.create("/api/v1/namespaces", namespace(name))
+    existing = labelled(config_map("a"), annotations=annotations)
+    world.client.create(f"/api/v1/namespaces/{name}/configmaps", existing, manager="kubectl-create")
+    folder = write(tmp_path / "shop", a=config_map("a"), **{each["metadata"]["name"]: each for each in others})
     refused = rukpak("install", name, folder, "-n", name, "--yes", status=1).stderr
     assert "rukpak adopt" not in refused
     assert said in " ".join(refused.split())
-    assert "--force writes it all the same" in refused
-
-
-def test_an_invalid_object_proposes_no_adoption(world: World, rukpak: Rukpak, tmp_path: Path) -> None:
-    name = new_name()
-    world.cluster.kubectl("create", "namespace", name)
-    world.cluster.kubectl("create", "configmap", "a", "-n", name)
-    folder = write(tmp_path / "shop", a=config_map("a"), b=INVALID)
-    assert "rukpak adopt" not in rukpak("install", name, folder, "-n", name, "--yes", status=1).stderr
+    assert ("--force writes it all the same" in refused) is (not others)
 
 
 def test_the_adoption_from_another_one_that_is_proposed_works(world: World, rukpak: Rukpak, tmp_path: Path) -> None:
@@ -249,21 +256,6 @@ def test_the_adoption_from_another_one_that_is_proposed_works(world: World, rukp
     proposed = shlex.split(refused.partition('"rukpak ')[2].partition('" takes over')[0])
     assert proposed == ["adopt", second, folder, "--install-namespace", first, "--from", first]
     assert "took over 1 object" in rukpak(*proposed, "--yes").stdout
-
-
-def test_what_is_installed_replaces_what_was_rolled_back_to(world: World, rukpak: Rukpak, tmp_path: Path) -> None:
-    name = new_name()
-    for color in ("blue", "red"):
-        folder = write(tmp_path / "shop", a=config_map("a", color=color))
-        rukpak("install", name, folder, "-n", name, "--yes", "--wait")
-    rukpak("rollback", name, "--wait")
-    found = deployed(world, name, "")
-    assert found.data("a") == {"color": "blue"}
-    folder = write(tmp_path / "shop", a=config_map("a", color="green"))
-    done = rukpak("install", name, folder, "--yes", "--wait")
-    assert "Rollback: to " in done.stderr
-    assert found.data("a") == {"color": "green"}
-    assert "pinnedRevision" not in found.read()["spec"]
 
 
 def test_a_folder_is_pushed_before_anything_else_exists(world: World, rukpak: Rukpak, tmp_path: Path) -> None:

@@ -45,18 +45,17 @@ def test_it_installs_upgrades_restricts_and_is_uninstalled(fresh_kwok_cluster: C
     assert f'failed: controller: Lease "{NAMESPACE}/rukpak": no controller holds it' in done.stderr, "there is no pod"
     assert "permissions" not in done.stderr, "they are complete"
 
-    again = rukpak(*install)  # nothing to ask for
-    assert {line.rpartition(" ")[2] for line in again.stdout.splitlines()} == {"unchanged"}
     upgraded = rukpak("install-controller", "--image=registry.example.com/rukpak:v2", "--yes").stdout.splitlines()
     assert [line for line in upgraded if not line.endswith(" unchanged")] == ["deployment.apps/rukpak configured"]
 
-    proxied = (*install[:1], "--image=registry.example.com/rukpak:v2", "--yes", f"--https-proxy={PROXY}")
-    done = rukpak(*proxied)
+    proxied = (*install[:1], "--image=registry.example.com/rukpak:v2", f"--https-proxy={PROXY}")
+    done = rukpak(*proxied, "--yes")
     assert [line for line in done.stdout.splitlines() if not line.endswith(" unchanged")] == [
         "secret/rukpak-proxy created"
     ]
     assert "rollout restart deployment/rukpak" in done.stderr
-    assert {line.rpartition(" ")[2] for line in rukpak(*proxied).stdout.splitlines()} == {"unchanged"}
+    again = rukpak(*proxied)  # nothing to ask for
+    assert {line.rpartition(" ")[2] for line in again.stdout.splitlines()} == {"unchanged"}
     assert "sources over https are read through proxy.example:3128" in rukpak("check", status=1).stdout
 
     restricted = rukpak(*install, "--restricted", "--yes").stdout.splitlines()

@@ -16,11 +16,12 @@ from rukpak.controller.playground.cluster import KubectlError
 from tests.support.bundles import Deployed, Manifest, World, image, new_name
 from tests.support.charts import files_of
 from tests.support.controller import command
-from tests.support.objects import make
+from tests.support.objects import labelled, make, namespace
 
 pytestmark = pytest.mark.long
 
 APPS = "/apis/apps/v1"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 def wait_changed(deployed: Deployed, before: str) -> str:
@@ -68,7 +69,7 @@ BUNDLE = {
 
 def prepared(world: World) -> str:
     name = new_name()
-    world.cluster.kubectl("create", "namespace", name)
+    world.client.create("/api/v1/namespaces", namespace(name))
     return name
 
 
@@ -77,7 +78,15 @@ def kubectl(world: World, name: str, *words: str, value: Mapping[str, Any] | Non
     world.cluster.kubectl(*words, "--namespace", name, *(("-f", "-") if value else ()), input=given)
 
 
-@pytest.mark.parametrize("words", [("apply",), ("create",), ("apply", "--server-side")], ids=" ".join)
+def list_of(*objects: Manifest) -> Manifest:
+    """Return what kubectl takes for several objects at once."""
+    return {"apiVersion": "v1", "kind": "List", "items": list(objects)}
+
+
+WAYS = [("apply",), ("create",), ("apply", "--server-side")]
+
+
+@pytest.mark.parametrize("words", WAYS, ids=" ".join)
 def test_what_kubectl_has_set_and_the_bundle_lacks_goes_with_the_adoption(world: World, words: tuple[str, ...]) -> None:
     name = prepared(world)
     kubectl(world, name, *words, value=LIVE)
@@ -147,48 +156,53 @@ def test_replicas_that_somebody_scales_and_the_bundle_leaves_open_stay(world: Wo
     assert len(live["spec"]["template"]["spec"]["containers"]) == 1
 
 
-@pytest.mark.parametrize("protection", ["Prevent", "IfNoController", "None"])
-def test_an_adoption_that_was_killed_after_its_first_write_goes_on(world: World, protection: str) -> None:
-    name = prepared(world)
-    kubectl(world, name, "apply", value=LIVE)
+def test_an_adoption_that_was_killed_after_its_first_write_goes_on(world: World) -> None:
+    protections = {prepared(world): protection for protection in ("Prevent", "IfNoController", "None")}
+    for name in protections:
+        kubectl(world, name, "apply", value=LIVE)
     world.controller.kill()
-    path = f"{APPS}/namespaces/{name}/deployments/web"
-    live = world.client.get(path).value["metadata"]
-    entries = [
-        {**each, "manager": names.field_manager(name), "operation": "Apply"}
-        for each in live["managedFields"]
-        if each["manager"] == "kubectl-client-side-apply"
-    ]
-    marked = {"annotations": {names.RELEASED_FROM: name}, "managedFields": entries}
-    world.client.merge_patch(path, {"metadata": marked})
-    deployed = world.deploy(BUNDLE, name=name, collisionProtection=protection, installNamespace=name)
+    found = {}
+    for name, protection in protections.items():
+        path = f"{APPS}/namespaces/{name}/deployments/web"
+        live = world.client.get(path).value["metadata"]
+        entries = [
+            {**each, "manager": names.field_manager(name), "operation": "Apply"}
+            for each in live["managedFields"]
+            if each["manager"] == "kubectl-client-side-apply"
+        ]
+        marked = {"annotations": {names.RELEASED_FROM: name}, "managedFields": entries}
+        world.client.merge_patch(path, {"metadata": marked})
+        found[path] = world.deploy(BUNDLE, name=name, collisionProtection=protection, installNamespace=name)
     world.controller.start()
-    wait_changed(deployed, "")
-    after = world.client.get(path).value
-    assert names.RELEASED_FROM not in after["metadata"]["annotations"]
-    assert [each["name"] for each in after["spec"]["template"]["spec"]["containers"]] == ["a"]
-    assert "old" not in after["metadata"]["labels"]
+    for path, deployed in found.items():
+        wait_changed(deployed, "")
+        after = world.client.get(path).value
+        assert names.RELEASED_FROM not in after["metadata"]["annotations"]
+        assert [each["name"] for each in after["spec"]["template"]["spec"]["containers"]] == ["a"]
+        assert "old" not in after["metadata"]["labels"]
 
 
+SECRET_DATA = {"old": "b", "kept": "b"}
 AUTOSCALER = {"maxReplicas": 5, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "none"}}
 
 
-@pytest.mark.parametrize("words", [("apply",), ("create",), ("apply", "--server-side")], ids=" ".join)
+@pytest.mark.parametrize("words", WAYS, ids=" ".join)
 def test_what_was_set_under_another_name_than_the_field_has_now_goes_with_the_adoption(
     world: World, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
     """In another version of the kind, and as stringData."""
     name = prepared(world)
     old = {**AUTOSCALER, "minReplicas": 2, "targetCPUUtilizationPercentage": 33}
-    kubectl(world, name, *words, value=make("autoscaling/v1", "HorizontalPodAutoscaler", "a", spec=old))
-    kubectl(world, name, *words, value=make("v1", "Secret", "a", stringData={"old": "b", "kept": "b"}))
+    scaler_before = make("autoscaling/v1", "HorizontalPodAutoscaler", "a", spec=old)
+    kubectl(world, name, *words, value=list_of(scaler_before, make("v1", "Secret", "a", stringData=SECRET_DATA)))
     bundle = [
         make("autoscaling/v2", "HorizontalPodAutoscaler", "a", spec=AUTOSCALER),
         make("v1", "Secret", "a", stringData={"kept": "b"}),
     ]
     spec = {"sources": [image(world.push(name, *bundle))], "collisionProtection": "IfNoController"}
-    shown = preview(world, tmp_path, name, **spec)
-    assert "averageUtilization: 33" in shown, shown
+    if words == ("apply",):
+        shown = preview(world, tmp_path, name, **spec)
+        assert "averageUtilization: 33" in shown, shown
     deployed = world.deploy(*bundle, name=name, collisionProtection="IfNoController")
     wait_changed(deployed, "")
     scaler = deployed.get("a", "horizontalpodautoscalers", "/apis/autoscaling/v2")
@@ -262,7 +276,7 @@ INJECTED: dict[tuple[str, str, str], dict[str, Any]] = {
 
 
 def inject(world: World, name: str) -> None:
-    """Have the API server add `INJECTED` to what is created in a namespace, and wait until it does."""
+    """Have the API server add `INJECTED` to what is created in namespaces with a label of this name."""
     version = "admissionregistration.k8s.io/v1"
     for (group, api, plural), added in INJECTED.items():
         own = f"{name}-{plural}"
@@ -273,7 +287,7 @@ def inject(world: World, name: str) -> None:
         policy = {
             "matchConstraints": {
                 "resourceRules": [{**rule, "resources": [plural]}],
-                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}},
+                "namespaceSelector": {"matchLabels": {"injects": name}},
             },
             "reinvocationPolicy": "Never",
             "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": f"[{', '.join(patches)}]"}}],
@@ -297,15 +311,10 @@ def is_injected(world: World, name: str, *samples: Manifest) -> bool:
     return True
 
 
-@pytest.mark.parametrize("words", [("apply",), ("create",), ("apply", "--server-side")], ids=" ".join)
-def test_what_a_policy_injects_stays_with_an_adoption_and_the_revision_after_it(
-    world: World, words: tuple[str, ...]
-) -> None:
+def test_what_a_policy_injects_stays_with_an_adoption_and_the_revision_after_it(world: World) -> None:
     """It is recorded under the name of kubectl, which created the objects. What people have set themselves goes."""
-    name = prepared(world)
-    define = json.dumps(rack(name, OPTIONS))
-    world.cluster.kubectl("apply", "--server-side", "-f", "-", input=define)
-    world.cluster.kubectl("wait", "--for=condition=Established", f"crd/racks.{name}.example.com")
+    name = new_name()
+    world.client.apply(f"{CRDS}/racks.{name}.example.com", rack(name, OPTIONS), manager="tests", force=True)
     job = {"template": {"spec": {**POD_SPEC, "restartPolicy": "Never"}}, "suspend": True}
     objects = [
         make("v1", "ServiceAccount", "runner"),
@@ -315,52 +324,58 @@ def test_what_a_policy_injects_stays_with_an_adoption_and_the_revision_after_it(
         make(f"{name}.example.com/v1", "Rack", "r", spec={"note": "x"}),
     ]
     inject(world, name)
-    world.wait(lambda: is_injected(world, name, *objects), "the policies in force")
-    for each in objects:
-        old: Any = copy.deepcopy(each)
-        old["metadata"]["annotations"] = {"old": "annotation"}
+    ways = {f"{name}-{number}": words for number, words in enumerate(WAYS)}
+    for own in ways:
+        world.client.create("/api/v1/namespaces", labelled(namespace(own), labels={"injects": name}))
+    world.wait(lambda: is_injected(world, f"{name}-0", *objects), "the policies in force")
+    given: Any = copy.deepcopy(objects)
+    for each in given:
+        each["metadata"]["annotations"] = {"old": "annotation"}
         if each["kind"] == "Deployment":
-            old["spec"]["template"]["spec"]["containers"][0]["env"].append({"name": "W", "value": "w"})
-        kubectl(world, name, *words, value=old)
-    deployed = world.deploy(*objects, name=name, collisionProtection="IfNoController", installNamespace=name)
-    before = wait_changed(deployed, "")
+            each["spec"]["template"]["spec"]["containers"][0]["env"].append({"name": "W", "value": "w"})
+    adopted = []
+    for own, words in ways.items():
+        kubectl(world, own, *words, value=list_of(*given))
+        spec = {"collisionProtection": "IfNoController", "installNamespace": own}
+        adopted.append(world.deploy(*objects, name=own, **spec))
     again = [{**each, "metadata": {**each["metadata"], "labels": {"more": "labels"}}} for each in objects]
-    uids = {each["kind"]: injected_object(deployed, each)["metadata"]["uid"] for each in objects}
-
-    def check() -> None:
-        for each in objects:
-            found = injected_object(deployed, each)
-            assert "old" not in found["metadata"].get("annotations", {}), each["kind"]
-            assert found["metadata"]["uid"] == uids[each["kind"]]
-        pods = injected_object(deployed, BUNDLE)["spec"]["template"]
-        assert pods["metadata"]["annotations"] == {"injected": "true"}
-        assert pods["spec"]["imagePullSecrets"] == [{"name": "injected"}]
-        assert [(each["name"], each.get("env")) for each in pods["spec"]["containers"]] == [
-            ("a", ENV),
-            ("injected", None),
+    for deployed in adopted:
+        before = wait_changed(deployed, "")
+        found = {each["kind"]: injected_object(deployed, name, each) for each in objects}
+        check_injected(deployed, found)
+        deployed.change(sources=[image(world.push(deployed.name, *again, tag="v2"))])
+        wait_changed(deployed, before)
+        after = {each["kind"]: injected_object(deployed, name, each) for each in objects}
+        check_injected(deployed, after)
+        assert [each["metadata"]["uid"] for each in after.values()] == [
+            each["metadata"]["uid"] for each in found.values()
         ]
-        found = {each["kind"]: injected_object(deployed, each) for each in objects}
-        assert found["ServiceAccount"]["imagePullSecrets"] == [{"name": "injected"}]
-        assert found["PersistentVolumeClaim"]["spec"]["storageClassName"] == "injected"
-        assert found["Job"]["spec"]["template"]["spec"]["imagePullSecrets"] == [{"name": "injected"}]
-        assert found["Deployment"]["metadata"]["labels"]["injected"] == "true"
-        assert found["Rack"]["spec"] == {"note": "x", "of": {"a": "injected"}}
-        assert not [text for text in deployed.status().get("warnings", []) if "set by nobody" in text]
-
-    check()
-    deployed.change(sources=[image(world.push(name, *again, tag="v2"))])
-    wait_changed(deployed, before)
-    check()
 
 
-def injected_object(deployed: Deployed, manifest: Manifest) -> Manifest:
-    """Return an object as it is on the cluster."""
+def check_injected(deployed: Deployed, found: dict[str, Manifest]) -> None:
+    """Check that objects, by kind, have what was injected, and not what people have set."""
+    for kind, each in found.items():
+        assert "old" not in each["metadata"].get("annotations", {}), kind
+    pods = found["Deployment"]["spec"]["template"]
+    assert pods["metadata"]["annotations"] == {"injected": "true"}
+    assert pods["spec"]["imagePullSecrets"] == [{"name": "injected"}]
+    assert [(each["name"], each.get("env")) for each in pods["spec"]["containers"]] == [("a", ENV), ("injected", None)]
+    assert found["ServiceAccount"]["imagePullSecrets"] == [{"name": "injected"}]
+    assert found["PersistentVolumeClaim"]["spec"]["storageClassName"] == "injected"
+    assert found["Job"]["spec"]["template"]["spec"]["imagePullSecrets"] == [{"name": "injected"}]
+    assert found["Deployment"]["metadata"]["labels"]["injected"] == "true"
+    assert found["Rack"]["spec"] == {"note": "x", "of": {"a": "injected"}}
+    assert not left_in(deployed)
+
+
+def injected_object(deployed: Deployed, name: str, manifest: Manifest) -> Manifest:
+    """Return an object as it is on the cluster; a Rack is of the group of this name."""
     plurals = {
         "ServiceAccount": ("serviceaccounts",),
         "PersistentVolumeClaim": ("persistentvolumeclaims",),
         "Job": ("jobs", "/apis/batch/v1"),
         "Deployment": ("deployments", APPS),
-        "Rack": ("racks", f"/apis/{deployed.name}.example.com/v1"),
+        "Rack": ("racks", f"/apis/{name}.example.com/v1"),
     }
     found = deployed.get(manifest["metadata"]["name"], *plurals[manifest["kind"]])
     assert found
@@ -389,9 +404,10 @@ BY_BOTH = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name
 A, B, C = {"name": "a", "value": "1"}, {"name": "b", "value": "1"}, {"name": "c", "value": "2"}
 
 
-def rack(name: str, schema: Manifest) -> Manifest:
+def rack(name: str, schema: Manifest, **others: Manifest) -> Manifest:
+    """Return a CustomResourceDefinition whose spec has the field `of`, a note, and other fields."""
     group = f"{name}.example.com"
-    spec = {"type": "object", "properties": {"of": schema, "note": {"type": "string"}}}
+    spec = {"type": "object", "properties": {"of": schema, "note": {"type": "string"}, **others}}
     version = {
         "name": "v1",
         "served": True,
@@ -426,27 +442,30 @@ LISTS: dict[str, tuple[Manifest, Manifest, Any, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", LISTS.values(), ids=LISTS)
-def test_an_item_that_is_dropped_goes_although_the_type_of_its_list_has_changed(
-    world: World, case: tuple[Manifest, Manifest, Any, Any]
-) -> None:
-    old, new, first, second = case
+def test_an_item_that_is_dropped_goes_although_the_type_of_its_list_has_changed(world: World) -> None:
     name = new_name()
-    group, prefix = f"{name}.example.com", f"/apis/{name}.example.com/v1"
 
-    def custom(value: Any) -> Manifest:
-        return make(f"{group}/v1", "Rack", "r", spec={"note": "x", **({} if value is None else {"of": value})})
+    def objects(which: int) -> list[Manifest]:
+        schemas = {f"f{number}": case[which] for number, case in enumerate(LISTS.values())}
+        made = [rack(name, OPTIONS, **schemas)]
+        for number, case in enumerate(LISTS.values()):
+            given = {} if case[2 + which] is None else {f"f{number}": case[2 + which]}
+            made.append(make(f"{name}.example.com/v1", "Rack", f"r{number}", spec={"note": "x", **given}))
+        return made
 
-    deployed = world.deploy(rack(name, old), custom(first), name=name)
+    deployed = world.deploy(*objects(0), name=name)
     before = wait_changed(deployed, "")
-    deployed.change(sources=[image(world.push(name, rack(name, new), custom(second), tag="v2"))])
+    deployed.change(sources=[image(world.push(name, *objects(1), tag="v2"))])
     wait_changed(deployed, before)
-    found = deployed.get("r", "racks", prefix)
-    assert found
-    got = found["spec"].get("of")
-    kept = [{k: v for k, v in each.items() if k != "port"} if isinstance(each, dict) else each for each in got or []]
-    assert (kept if isinstance(second, list) else got) == second
-    assert not [text for text in deployed.status().get("warnings", []) if "set by nobody" in text]
+    for number, (case, (_, _, _, second)) in enumerate(LISTS.items()):
+        found = deployed.get(f"r{number}", "racks", f"/apis/{name}.example.com/v1")
+        assert found
+        got = found["spec"].get(f"f{number}")
+        kept = [
+            {k: v for k, v in each.items() if k != "port"} if isinstance(each, dict) else each for each in got or []
+        ]
+        assert (kept if isinstance(second, list) else got) == second, case
+    assert not left_in(deployed)
 
 
 def test_an_item_goes_although_somebody_else_has_changed_the_type_of_its_list(world: World) -> None:
@@ -454,8 +473,7 @@ def test_an_item_goes_although_somebody_else_has_changed_the_type_of_its_list(wo
     name = new_name()
 
     def define(schema: Manifest) -> None:
-        given = json.dumps(rack(name, schema))
-        world.cluster.kubectl("apply", "--server-side", "-f", "-", input=given)
+        world.client.apply(f"{CRDS}/racks.{name}.example.com", rack(name, schema), manager="tests", force=True)
         world.cluster.kubectl("wait", "--for=condition=Established", f"crd/racks.{name}.example.com")
 
     def custom(*items: Manifest) -> Manifest:
@@ -488,20 +506,30 @@ KEPT: dict[str, tuple[Manifest, Manifest, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", KEPT.values(), ids=KEPT)
-def test_what_the_server_keeps_is_named_until_it_is_gone(world: World, case: tuple[Manifest, Manifest, str]) -> None:
-    first, second, said = case
-    deployed = world.deploy(make("v1", "Service", "peers", spec={"selector": {"app": "peers"}, **first}))
+def test_what_the_server_keeps_is_named_until_it_is_gone(world: World) -> None:
+    def services(which: int, **metadata: Any) -> list[Manifest]:
+        made = []
+        for number, (first, second, _) in enumerate(KEPT.values()):
+            spec = {"selector": {"app": "peers"}, **(first, second)[which]}
+            service = make("v1", "Service", f"peers-{number}", spec=spec)
+            made.append({**service, "metadata": {**service["metadata"], **metadata}})
+        return made
+
+    def check() -> None:
+        warnings = deployed.status()["warnings"]
+        for case, (_, _, said) in KEPT.items():
+            assert [text for text in warnings if said in text], (case, warnings)
+
+    deployed = world.deploy(*services(0))
     before = wait_changed(deployed, "")
-    change = make("v1", "Service", "peers", spec={"selector": {"app": "peers"}, **second})
-    deployed.change(sources=[image(world.push(deployed.name, change, tag="v2"))])
+    deployed.change(sources=[image(world.push(deployed.name, *services(1), tag="v2"))])
     before = wait_changed(deployed, before)
-    assert [text for text in deployed.status()["warnings"] if said in text], deployed.status()["warnings"]
-    again = {**change, "metadata": {"name": "peers", "labels": {"more": "labels"}}}
-    deployed.change(sources=[image(world.push(deployed.name, again, tag="v3"))])
-    before = wait_changed(deployed, before)
-    assert [text for text in deployed.status()["warnings"] if said in text]
-    world.client.delete(deployed.path_of("peers", "services"))
+    check()
+    deployed.change(sources=[image(world.push(deployed.name, *services(1, labels={"more": "labels"}), tag="v3"))])
+    wait_changed(deployed, before)
+    check()
+    for number in range(len(KEPT)):
+        world.client.delete(deployed.path_of(f"peers-{number}", "services"))
     deployed.wait(lambda: not deployed.status().get("warnings"), "no warning")
 
 

@@ -102,18 +102,19 @@ def password(world: World, namespace: str) -> str:
     return str(read_secret(world, namespace)["data"]["password"])
 
 
-@pytest.mark.parametrize("chart", CHARTS, ids=attrgetter("name"))
-def test_a_password_stays_over_three_versions(world: World, chart: Kept) -> None:
-    name = tenant(world, CONFIG_MAPS, SECRETS)
-    deployed = deploy(world, name, chart.files)
-    first = deployed.wait_ready()
-    expect = password(world, name)
-    assert len(base64.b64decode(expect)) >= 12
-    for version in (2, 3):
-        after = upgrade(world, deployed, chart.files, version)
-        assert (password(world, name), after["lookedUp"][0]["kind"]) == (expect, "Secret")
-    assert first["lookedUp"][0].get("resourceVersion", "") == "" or chart.name == "of a list"
-    assert base64.b64decode(expect).decode() not in json.dumps(deployed.read()) + world.controller.log
+def test_a_password_stays_over_three_versions(world: World) -> None:
+    made = {chart.name: tenant(world, CONFIG_MAPS, SECRETS) for chart in CHARTS}
+    deployed = {chart.name: deploy(world, made[chart.name], chart.files) for chart in CHARTS}
+    for chart in CHARTS:
+        one, name = deployed[chart.name], made[chart.name]
+        first = one.wait_ready()
+        expect = password(world, name)
+        assert len(base64.b64decode(expect)) >= 12
+        for version in (2, 3) if chart is CHARTS[0] else (2,):
+            after = upgrade(world, one, chart.files, version)
+            assert (password(world, name), after["lookedUp"][0]["kind"]) == (expect, "Secret"), chart.name
+        assert first["lookedUp"][0].get("resourceVersion", "") == "" or chart.name == "of a list"
+        assert base64.b64decode(expect).decode() not in json.dumps(one.read()) + world.controller.log
 
 
 SHOWN = SETTINGS.replace("\ndata: {", "\ndata: {found: '{{ %s }}', ")
@@ -272,8 +273,6 @@ class Refused:
 
 REMEDY = "; look up less, or set spec.config.lookup to Never"
 REFUSED = [
-    Refused("endless lookups", '{{ range until 99 }}{{ $a := lookup "v1" "Secret" "NAME" (printf "a%d" .) }}{{ end }}',
-            "RenderLimitExceeded", f"lookup: the bundle looks up more than 64 objects and lists{REMEDY}"),
     Refused("a name with slashes", '{{ lookup "v1" "ConfigMap" "NAME" "../../secrets/given" }}', "RenderFailed",
             'lookup of "../../secrets/given", which is no name'),
     Refused("a value of a Secret in a name", "---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n"
@@ -311,16 +310,23 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", REFUSED, ids=attrgetter("name"))
-def test_what_a_chart_must_not_do_with_it(case: Refused, world: World) -> None:
+def test_what_a_chart_must_not_do_with_it(world: World) -> None:
     name = tenant(world, CONFIG_MAPS, {**SECRETS, "resources": ["secrets", "configmaps"]})
     give(world, name, "hunter22")
-    deployed = deploy(world, name, {"templates/a.yaml": case.template.replace("NAME", name)})
-    told = deployed.wait_for("Installed", "False", case.reason)["message"]
-    assert case.message.replace("NAME", name) in told
-    said = json.dumps(deployed.read()) + json.dumps(deployed.events()) + world.controller.log
-    assert "hunter22" not in said.lower()
-    assert base64.b64encode(b"hunter22").decode() not in said
+    spec: Manifest = {"format": "helm", "serviceAccountName": ACCOUNT, "installNamespace": name}
+    deployed = {
+        case.name: world.deploy(chart_of({"templates/a.yaml": case.template.replace("NAME", name)}), **spec)
+        for case in REFUSED
+    }
+    for case in REFUSED:
+        one = deployed[case.name]
+        told = one.wait_for("Installed", "False", case.reason)["message"]
+        assert case.message.replace("NAME", name) in told, case.name
+        said = json.dumps(one.read()) + json.dumps(one.events())
+        assert "hunter22" not in said.lower(), case.name
+        assert base64.b64encode(b"hunter22").decode() not in said, case.name
+    assert "hunter22" not in world.controller.log.lower()
+    assert base64.b64encode(b"hunter22").decode() not in world.controller.log
 
 
 def test_lookups_may_be_forbidden_by_the_spec(world: World) -> None:
@@ -385,21 +391,24 @@ def test_what_was_shown_is_applied_whatever_has_changed_before_its_approval(worl
     assert deployed.wait_ready()["installedRevision"] == digest
 
 
-@pytest.mark.parametrize("template", [FIELD, LEFT_OUT], ids=["in a field", "left out"])
-def test_a_password_stays_if_its_revision_is_lost(world: World, template: str) -> None:
-    name = tenant(world, CONFIG_MAPS, SECRETS)
-    deployed = deploy(world, name, {"templates/a.yaml": template})
-    deployed.wait_ready()
-    before = read_secret(world, name)
+def test_a_password_stays_if_its_revision_is_lost(world: World) -> None:
+    found = []
+    for template in (FIELD, LEFT_OUT):
+        name, files = tenant(world, CONFIG_MAPS, SECRETS), {"templates/a.yaml": template}
+        deployed = deploy(world, name, files)
+        deployed.wait_ready()
+        found.append((name, files, deployed, read_secret(world, name)))
     world.controller.kill()
-    for each in deployed.revisions():
-        world.client.delete(f"{STORE}/{each['metadata']['name']}")
+    for _, _, deployed, _ in found:
+        for each in deployed.revisions():
+            world.client.delete(f"{STORE}/{each['metadata']['name']}")
     world.controller.start()
-    deployed.wait(deployed.revisions, "the revision is made again")
-    deployed.wait_ready()
-    upgrade(world, deployed, {"templates/a.yaml": template}, 2)
-    after = read_secret(world, name)
-    assert (after["metadata"]["uid"], after["data"]) == (before["metadata"]["uid"], before["data"])
+    for name, files, deployed, before in found:
+        deployed.wait(deployed.revisions, "the revision is made again")
+        deployed.wait_ready()
+        upgrade(world, deployed, files, 2)
+        after = read_secret(world, name)
+        assert (after["metadata"]["uid"], after["data"]) == (before["metadata"]["uid"], before["data"])
 
 
 def test_a_preview_looks_up_as_the_user_and_shows_what_will_be_applied(world: World, tmp_path: Path) -> None:
@@ -440,6 +449,7 @@ def ask_for(name: str, count: int) -> str:
     return f"range until {count} }}}}{{{{ {asked} }}}}{{{{ end"
 
 
+@pytest.mark.thorough
 def test_what_is_looked_up_may_be_large(world: World, crowded: str) -> None:
     template = (SHOWN % ask_for(crowded, 4)).replace("\ndata: {", "\ndata: {again: '{{ tpl .Values.text . }}', ")
     files = {"templates/settings.yaml": template, "values.yaml": f"text: |-\n  {{{{ {ask_for(crowded, 4)} }}}}"}
@@ -490,13 +500,6 @@ def test_what_is_prepared_while_paused_is_applied_as_it_was_rendered(world: Worl
     after = deployed.wait_installed(before)
     assert found(deployed) not in (f"2.0.0{NOTHING}", NOTHING)
     assert after["lookedUp"][0]["resourceVersion"]
-
-    rukpak = command(world.cluster.kubeconfig)
-    told = f'warning: v1/Secret "given" in namespace "{name}" differs from what revision'
-    assert told not in rukpak("rollback", name, "--wait").stderr
-    rukpak("rollback", name, "--undo", "--yes", "--use-secrets", "--wait")
-    give(world, name, "hunter33")
-    assert told in rukpak("rollback", name).stderr
 
 
 def test_a_rollback_over_a_rotated_password_is_said_before(world: World) -> None:
@@ -552,10 +555,9 @@ def test_the_password_of_a_release_of_helm_stays_when_it_is_adopted(world: World
     deployed = Deployed(client=world.client, name=name, ref="", wait=world.wait)
     world.deployed.append(deployed)
     assert deployed.wait_ready()["lookedUp"][0]["resourceVersion"]
-    for version in (2, 3):
-        upgrade(world, deployed, files, version)
-        after = read_secret(world, name)
-        assert (after["metadata"]["uid"], after["data"]) == (before["metadata"]["uid"], before["data"])
+    upgrade(world, deployed, files, 2)
+    after = read_secret(world, name)
+    assert (after["metadata"]["uid"], after["data"]) == (before["metadata"]["uid"], before["data"])
 
 
 def test_what_waits_for_a_dependency_has_been_rendered_and_is_applied_as_it_was(world: World) -> None:

@@ -42,6 +42,13 @@ def test_a_definition_that_appears_while_nobody_looks_is_noticed_at_start_and_no
     )
     path = deployed.path_of("foo", "foos", f"/apis/{group}/v1")
     wait_skipped(deployed, f"{group}/v1/Foo")
+
+    world.wait_until_looked_at()
+    position = world.position()
+    world.restart()
+    world.wait_until_looked_at()
+    assert world.requests_about(deployed.name, position) == [], "a restart with something skipped writes nothing"
+
     world.controller.kill()
     world.registry.delete_manifest(deployed.name, deployed.status()["sources"][0]["digest"])
     world.client.create(CRDS, definition(group, "Foo"))
@@ -52,15 +59,3 @@ def test_a_definition_that_appears_while_nobody_looks_is_noticed_at_start_and_no
     deployed.wait_gone()
     assert read(world.client, path) is None
     world.client.delete(f"{CRDS}/foos.{group}")
-
-
-def test_a_restart_with_something_skipped_writes_nothing(world: World) -> None:
-    group = f"{new_name()}.example.com"
-    deployed = world.deploy(custom(group, "Foo", "foo"), config_map("a"), optional=[{"group": group, "kind": "Foo"}])
-    wait_skipped(deployed, f"{group}/v1/Foo")
-    world.wait_until_looked_at()
-    position = world.position()
-    world.restart()
-    world.wait_until_looked_at()
-    about = world.requests_about(deployed.name, position)
-    assert about == []

@@ -5,20 +5,18 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from rukpak.controller.playground.cluster import Cluster
 from rukpak.controller.playground.programs import Settings
-from tests.support.bundles import Deployed, Manifest, World, config_map, definition, exists, new_name, new_world
+from tests.support.bundles import Deployed, Manifest, World, config_map, definition, exists, new_name
 from tests.support.objects import (
     NOBODY,
     claim,
     cluster_definition,
     custom,
     deployment,
-    job,
     labelled,
     make,
     namespace,
@@ -36,13 +34,6 @@ NAMESPACE_SECONDS = 90.0
 """The namespace controller tries again with growing pauses while its discovery is behind a definition that has gone."""
 
 
-@pytest.fixture(scope="module")
-def kwok_world(kwok_cluster: Cluster, registry: LocalRegistry, settings: Settings) -> Iterator[World]:
-    """A world in which pods become Ready and Jobs succeed."""
-    with new_world(kwok_cluster, registry, settings.running) as world:
-        yield world
-
-
 def applies(world: World, deployed: Deployed, position: int) -> list[str]:
     """Return the names of the objects that were applied since then, in the order of the requests."""
     manager = f"fieldManager=rukpak%2F{deployed.name}"
@@ -57,10 +48,13 @@ def test_a_bundle_is_applied_in_stages_whatever_the_order_of_its_files(world: Wo
     group, brought, hook = f"{new_name()}.example.com", new_name(), new_name()
     account = make("v1", "ServiceAccount", "account")
     foo = definition(group, "Foo")
-    backwards = [webhook(hook), deployment("web"), service("web"), config_map("a"), account, foo, namespace(brought)]
+    instance = custom(group, "Foo", "foo", spec={"a": 1})
+    last = [account, foo, namespace(brought)]
+    backwards = [webhook(hook), instance, deployment("web"), service("web"), config_map("a"), *last]
     position = world.position()
     deployed = world.deploy(*backwards)
     deployed.wait_ready()
+    assert read(world.client, deployed.path_of("foo", "foos", f"/apis/{group}/v1"))
     stages = [
         {deployed.namespace, brought},
         {f"foos.{group}"},
@@ -69,23 +63,15 @@ def test_a_bundle_is_applied_in_stages_whatever_the_order_of_its_files(world: Wo
         {hook},
     ]
     order = applies(world, deployed, position)
+    assert order.index(f"foos.{group}") < order.index("foo")
+    order.remove("foo")
     ranks = [next(rank for rank, stage in enumerate(stages) if name in stage) for name in order]
     assert ranks == sorted(ranks)
     assert len(order) == 8
+    assert order.count(f"foos.{group}") == order.count("a") == 1
     assert order.index("a") < len(order) - 1 - order[::-1].index("web")
     deployed.delete()
     world.wait(lambda: not exists(world.client, deployed.path), "gone", seconds=NAMESPACE_SECONDS)
-
-
-def test_a_definition_and_its_instances_in_one_bundle(world: World) -> None:
-    group = f"{new_name()}.example.com"
-    position = world.position()
-    deployed = world.deploy(custom(group, "Foo", "foo", spec={"a": 1}), config_map("a"), definition(group, "Foo"))
-    deployed.wait_ready()
-    assert read(world.client, deployed.path_of("foo", "foos", f"/apis/{group}/v1"))
-    order = applies(world, deployed, position)
-    assert order.index(f"foos.{group}") < order.index("foo")
-    assert order.count(f"foos.{group}") == order.count("a") == 1
 
 
 def test_a_class_waits_for_its_definition_in_the_same_bundle(world: World) -> None:
@@ -232,22 +218,22 @@ def test_an_object_whose_name_is_no_path_segment_is_refused_and_the_others_are_a
 
 
 def test_all_rights_that_are_missing_are_listed_at_once(
-    kwok_world: World, settings: Settings, registry: LocalRegistry, tmp_path: Path
+    world: World, settings: Settings, registry: LocalRegistry, tmp_path: Path
 ) -> None:
     """A controller that may read everything, and write its own state only."""
-    kubeconfig = _limited(kwok_world, tmp_path)
-    kwok_world.controller.stop()
-    limited = Cluster(kubeconfig=kubeconfig, kubectl=kwok_world.cluster._kubectl, cache=tmp_path)
+    kubeconfig = _limited(world, tmp_path)
+    world.controller.stop()
+    limited = Cluster(kubeconfig=kubeconfig, kubectl=world.cluster._kubectl, cache=tmp_path)
     name = new_name()
-    kwok_world.client.create("/api/v1/namespaces", namespace(name))
+    world.client.create("/api/v1/namespaces", namespace(name))
     from tests.support.controller import Controller  # noqa: PLC0415
 
     controller = Controller(tmp_path, limited.kubeconfig, environment={})
     controller.start()
     try:
-        ref = kwok_world.push(name, config_map("a"), service("web"), claim("data"), deployment("web"))
-        kwok_world.apply(name, sources=[{"kind": "image", "image": {"ref": ref}}], installNamespace=name)
-        deployed = Deployed(client=kwok_world.client, name=name, ref=ref, wait=lambda *_: None)
+        ref = world.push(name, config_map("a"), service("web"), claim("data"), deployment("web"))
+        world.apply(name, sources=[{"kind": "image", "image": {"ref": ref}}], installNamespace=name)
+        deployed = Deployed(client=world.client, name=name, ref=ref, wait=lambda *_: None)
         # Longer than a Lease lasts: on a busy machine, the controller before this one may not get to release its own.
         controller.wait_for(
             lambda: deployed.conditions().get("Installed", {}).get("reason") == "Forbidden", 60, "Forbidden"
@@ -256,9 +242,9 @@ def test_all_rights_that_are_missing_are_listed_at_once(
         controller.stop()
     finally:
         controller.kill()
-        kwok_world.controller.start()
+        world.controller.start()
         deployed.delete()
-        kwok_world.wait(lambda: not exists(kwok_world.client, deployed.path), "it goes")
+        world.wait(lambda: not exists(world.client, deployed.path), "it goes")
     assert f'grant it a Role in namespace "{name}" with rules: ' in message
     for resource in ("configmaps", "services", "persistentvolumeclaims", "deployments"):
         assert resource in message
@@ -291,30 +277,3 @@ def _limited(world: World, folder: Path) -> Path:
     kubectl(*config, "set-context", "c", "--cluster=c", "--user=limited")
     kubectl(*config, "use-context", "c")
     return path
-
-
-# Jobs
-
-
-def test_a_job_that_its_ttl_removed_is_not_run_again(kwok_world: World) -> None:
-    world = kwok_world
-    deployed = world.deploy(job("once", ttlSecondsAfterFinished=0), config_map("a"))
-    path = deployed.path_of("once", "jobs", "/apis/batch/v1")
-    deployed.wait_for("Installed")
-    world.wait(lambda: read(world.client, path) is None, "removed by its TTL", seconds=60)
-    deployed.wait_ready()
-    world.restart()
-    deployed.edit("a", color="red")
-    deployed.wait(lambda: deployed.data("a") == {"color": "blue"}, "repaired")
-    world.wait_until_looked_at()
-    assert read(world.client, path) is None
-    assert deployed.wait_ready()["objects"]["total"] == 1
-
-
-def test_a_bundle_is_ready_when_its_pods_are(kwok_world: World) -> None:
-    deployed = kwok_world.deploy(deployment("web", replicas=2), service("web"))
-    status: dict[str, Any] = deployed.wait_ready()
-    assert status["objects"]["healthy"] == 2
-    found = read(kwok_world.client, deployed.path_of("web", "deployments", APPS))
-    assert found
-    assert found["status"]["readyReplicas"] == 2

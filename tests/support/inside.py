@@ -32,7 +32,7 @@ from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.resources import GroupVersionKind, Resource
 from rukpak.controller.kube.watch import Collection, Pace, Reflector
 from rukpak.controller.manager import manager
-from rukpak.controller.observe.health.explain import explain, explain_namespace
+from rukpak.controller.observe.health.explain import explain_namespace
 from rukpak.controller.observe.health.rules import assess
 from rukpak.controller.observe.health.verdict import Context, State, StorageClassInfo, Verdict
 from rukpak.controller.observe.records import entry_hash, entry_of, key_of
@@ -97,7 +97,6 @@ __all__ = [
     "entry_hash",
     "entry_of",
     "equal_by_value",
-    "explain",
     "explain_namespace",
     "find_problems",
     "first_uncovered",
