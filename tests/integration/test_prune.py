@@ -61,16 +61,11 @@ def test_after_healthy_waits_until_the_new_revision_is_healthy_and_repairs_what_
     deployed.wait_ready()
 
 
-def test_while_only_prune_waits_the_option_that_ends_the_wait_is_named(world: World) -> None:
+def test_after_apply_does_not_wait_for_health(world: World) -> None:
     deployed = upgrade_to_unhealthy(world, "AfterHealthy")
     deployed.wait_for("Installed")
     assert deployed.get("old")
     deployed.change(prune="AfterApply")
-    deployed.wait(lambda: deployed.get("old") is None, "pruned")
-
-
-def test_after_apply_does_not_wait_for_health(world: World) -> None:
-    deployed = upgrade_to_unhealthy(world, "AfterApply")
     deployed.wait(lambda: deployed.get("old") is None, "pruned")
     deployed.wait_for("Healthy", "False", "Progressing")
 
@@ -168,6 +163,7 @@ def test_custom_resources_are_pruned_before_what_serves_them(world: World) -> No
 # What hangs on a finalizer
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("prune", ["AfterHealthy", "AfterApply"])
 def test_a_pruned_object_that_a_finalizer_holds_is_told_and_waited_for(world: World, prune: str) -> None:
     held = config_map("held")

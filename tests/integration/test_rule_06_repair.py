@@ -11,7 +11,7 @@ import pytest
 
 from rukpak.api import names
 from tests.support.bundles import Deployed, Manifest, World, config_map, definition, image, new_name
-from tests.support.objects import custom, deployment, is_owned, make, read, secret, service, template
+from tests.support.objects import custom, deployment, is_owned, labelled, make, read, secret, service, template
 
 APPS, BATCH, RBAC = "/apis/apps/v1", "/apis/batch/v1", "/apis/rbac.authorization.k8s.io/v1"
 NETWORKING, POLICY = "/apis/networking.k8s.io/v1", "/apis/policy/v1"
@@ -66,22 +66,26 @@ def _contains(live: Any, patch: Any) -> bool:
     return (live or None) == (patch or None)
 
 
-@pytest.mark.repeats
-@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
-def test_an_edit_is_put_right(world: World, edit: tuple[Manifest, str, str, Manifest]) -> None:
-    manifest, prefix, plural, patch = edit
-    deployed = world.deploy(manifest)
+def test_edits_of_each_kind_are_put_right_by_one_write_each(world: World) -> None:
+    bundle = [labelled(manifest, name=f"a{index}") for index, (manifest, *_) in enumerate(EDITS.values())]
+    deployed = world.deploy(*bundle)
     deployed.wait_for("Installed")
-    path = deployed.path_of("a", plural, prefix)
     position = world.position()
-    edited = world.client.merge_patch(path, patch, manager="somebody").value
-    assert _contains(edited, patch)
+    edited = {}
+    for index, (case, (_, prefix, plural, patch)) in enumerate(EDITS.items()):
+        path = deployed.path_of(f"a{index}", plural, prefix)
+        assert _contains(world.client.merge_patch(path, patch, manager="somebody").value, patch)
+        edited[case] = path
 
-    deployed.wait(lambda: not _contains(read(world.client, path), patch), "repaired")
+    def left() -> list[str]:
+        return [case for case, path in edited.items() if _contains(read(world.client, path), EDITS[case][3])]
 
+    deployed.wait(lambda: not left(), "repaired")
     deployed.wait_for("Installed")
-    applies = [request for request in world.writes(position) if f"/{plural}/a?" in request]
-    assert len(applies) == 1
+    writes = world.writes(position)
+    assert {case: sum(f"{path}?" in each for each in writes) for case, path in edited.items()} == dict.fromkeys(
+        EDITS, 1
+    )
 
 
 def test_an_edit_is_put_right_within_a_second(world: World) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Mapping
+from itertools import product
 from typing import Any, NamedTuple
 
 import pytest
@@ -192,18 +193,39 @@ def named(value: Manifest, deployed: Deployed) -> Manifest:
         group = f"{deployed.name}.example.com"
         text["metadata"]["name"], text["spec"]["group"] = f"{text['spec']['names']['plural']}.{group}", group
     elif text["kind"] in ("ValidatingWebhookConfiguration", "PriorityLevelConfiguration") or "Binding" in text["kind"]:
-        text["metadata"]["name"] = deployed.name
+        text["metadata"]["name"] = f"{deployed.name}-{text['metadata']['name']}"
     return text
 
 
+def called(value: Manifest, name: str) -> Manifest:
+    """Return an object with another name; a definition is named after its kind instead."""
+    if value["kind"] == "CustomResourceDefinition":
+        return value
+    return {**value, "metadata": {**value["metadata"], "name": name}}
+
+
+def split(table: Mapping[str, Any]) -> list[Any]:
+    """Return the first entry of a table, and all others, which only `--all` runs."""
+    (first, *rest) = table.items()
+    return [pytest.param(dict([first]), id=first[0]), pytest.param(dict(rest), id="all others")]
+
+
 @pytest.mark.repeats
-@pytest.mark.parametrize("revisions", UNIONS.values(), ids=UNIONS)
-def test_an_upgrade_leads_from_each_member_of_a_union_to_the_next(world: World, revisions: list[Manifest]) -> None:
+@pytest.mark.parametrize("unions", split(UNIONS))
+def test_an_upgrade_leads_from_each_member_of_a_union_to_the_next(
+    world: World, unions: Mapping[str, list[Manifest]]
+) -> None:
+    """All at once, each in an object of its own, as often as the longest has members."""
     probe = Deployed(client=world.client, name=new_name(), ref="", wait=world.wait)
-    deployed = world.deploy(named(revisions[0], probe), name=probe.name)
+
+    def bundle(number: int) -> list[Manifest]:
+        members = [(index, each[number % len(each)]) for index, each in enumerate(unions.values())]
+        return [named(called(each, f"a{index}"), probe) for index, each in members]
+
+    deployed = world.deploy(*bundle(0), name=probe.name)
     before = wait_applied(deployed, "")
-    for number, revision in enumerate([*revisions[1:], revisions[0]]):
-        ref = world.push(deployed.name, named(revision, deployed), tag=f"v{number + 2}")
+    for number in range(1, max(map(len, unions.values())) + 1):
+        ref = world.push(deployed.name, *bundle(number), tag=f"v{number + 1}")
         deployed.change(sources=[image(ref)])
         before = wait_applied(deployed, before)
 
@@ -293,21 +315,29 @@ EDITS = {
 
 
 @pytest.mark.repeats
-@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
-def test_an_edit_to_another_member_is_undone_and_leaves_nothing(world: World, edit: Edit) -> None:
+@pytest.mark.parametrize("edits", split(EDITS))
+def test_an_edit_to_another_member_is_undone_and_leaves_nothing(world: World, edits: Mapping[str, Edit]) -> None:
     probe = Deployed(client=world.client, name=new_name(), ref="", wait=world.wait)
-    deployed = world.deploy(named(edit.applied, probe), name=probe.name)
+    bundle = [named(called(edit.applied, f"a{index}"), probe) for index, edit in enumerate(edits.values())]
+    deployed = world.deploy(*bundle, name=probe.name)
     wait_applied(deployed, "")
-    kind = edit.applied["kind"]
-    api, plural = PLACES[kind]
-    name = named(edit.applied, probe)["metadata"]["name"]
-    path = f"{api}/{plural}/{name}" if kind in CLUSTER_SCOPED else deployed.path_of(name, plural, api)
-    before = read(world.client, path)
-    assert before
-    world.client.json_patch(path, edit.patch)
+    paths = {case: path_of(deployed, each) for case, each in zip(edits, bundle, strict=True)}
+    before = {case: spec_of(read(world.client, path)) for case, path in paths.items()}
+    assert all(before.values())
+    for case, path in paths.items():
+        world.client.json_patch(path, edits[case].patch)
 
-    deployed.wait(lambda: spec_of(read(world.client, path)) == spec_of(before), "undone")
+    def changed() -> list[str]:
+        return [case for case, path in paths.items() if spec_of(read(world.client, path)) != before[case]]
+
+    deployed.wait(lambda: not changed(), "undone")
     assert "Refused" not in deployed.events()
+
+
+def path_of(deployed: Deployed, value: Manifest) -> str:
+    api, plural = PLACES[value["kind"]]
+    name = value["metadata"]["name"]
+    return f"{api}/{plural}/{name}" if value["kind"] in CLUSTER_SCOPED else deployed.path_of(name, plural, api)
 
 
 PLACES = {
@@ -418,7 +448,7 @@ def in_pods(kind: str, **pod: Any) -> Manifest:
 
 
 PORT_80 = {"containers": [{"name": "a", "image": "a", "ports": [{"containerPort": 80}]}]}
-LEFT = {
+LEFT: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]] = {
     "an account": ({"serviceAccountName": "x"}, {}, ("serviceAccount", "serviceAccountName")),
     "an account by its older name": ({"serviceAccount": "x"}, {}, ("serviceAccount", "serviceAccountName")),
     "the network of the host": ({**PORT_80, "hostNetwork": True}, PORT_80, ("hostNetwork", "hostPort")),
@@ -428,18 +458,23 @@ LEFT = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet", "CronJob"])
-@pytest.mark.parametrize("case", LEFT.values(), ids=LEFT)
-def test_what_the_server_made_of_a_dropped_field_goes_with_it(
-    world: World, kind: str, case: tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]
-) -> None:
-    first, second, gone = case
-    deployed = world.deploy(in_pods(kind, **first))
-    before = wait_applied(deployed, "")
-    deployed.change(sources=[image(world.push(deployed.name, in_pods(kind, **second), tag="v2"))])
-    wait_applied(deployed, before)
-    api, plural = ("/apis/batch/v1", "cronjobs") if kind == "CronJob" else (APPS, f"{kind.lower()}s")
-    live = read(world.client, deployed.path_of("a", plural, api))
-    assert live
-    template_now = live["spec"]["jobTemplate"]["spec"]["template"] if kind == "CronJob" else live["spec"]["template"]
-    assert not [name for name in gone if f'"{name}"' in json.dumps(template_now["spec"])]
+def test_what_the_server_made_of_a_dropped_field_goes_with_it(world: World) -> None:
+    """Each in each kind, all in one upgrade."""
+    kinds = ("Deployment", "StatefulSet", "DaemonSet", "CronJob")
+    cases = {f"a{index}": case for index, case in enumerate(product(kinds, LEFT.values()))}
+    before, after = (
+        [called(in_pods(kind, **case[number]), name) for name, (kind, case) in cases.items()] for number in (0, 1)
+    )
+    deployed = world.deploy(*before)
+    installed = wait_applied(deployed, "")
+    deployed.change(sources=[image(world.push(deployed.name, *after, tag="v2"))])
+    wait_applied(deployed, installed)
+    left = {}
+    for name, (kind, (_, second, gone)) in cases.items():
+        api, plural = ("/apis/batch/v1", "cronjobs") if kind == "CronJob" else (APPS, f"{kind.lower()}s")
+        live = read(world.client, deployed.path_of(name, plural, api))
+        assert live
+        pod = live["spec"]["jobTemplate"]["spec"]["template"] if kind == "CronJob" else live["spec"]["template"]
+        if found := [field for field in gone if f'"{field}"' in json.dumps(pod["spec"])]:
+            left[f"{kind} {second}"] = found
+    assert left == {}

@@ -198,7 +198,7 @@ def _thorough(seeds: Iterable[int]) -> list[Any]:
     return [pytest.param(seed, marks=pytest.mark.thorough) for seed in seeds]
 
 
-@pytest.mark.parametrize("seed", [*range(3), *_thorough(range(3, 20))])
+@pytest.mark.parametrize("seed", [0, *_thorough(range(1, 8))])
 def test_killed_at_any_write_an_installation_goes_on_in_its_wave(
     mortal_world: World, severing: Severing, seed: int
 ) -> None:

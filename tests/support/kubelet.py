@@ -211,9 +211,9 @@ class Nodes:
 
     def _look(self) -> None:
         if time.monotonic() > self._beaten + _HEARTBEAT_SECONDS:
-            self._beaten = time.monotonic()
             for name in self.hosts:
                 self._renew_lease(name)
+            self._beaten = time.monotonic()  # not before: what fails is tried again at the next look
         for manifest in self._client.list("/api/v1/pods"):
             if manifest["spec"].get("nodeName") in self.hosts:
                 with suppress(ApiError):  # not there yet, changed, or gone: it is looked at again

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
 
+from hack.packaging.manifests import render
 from rukpak.api import names
-from rukpak.controller.playground.cluster import ControlPlane, KubectlError
+from rukpak.controller.playground.cluster import ControlPlane
 from tests.support.bundles import (
     CONTROLLER_AGENT,
     DEPLOYMENTS,
@@ -23,6 +26,7 @@ from tests.support.bundles import (
     image,
     new_name,
 )
+from tests.support.inside import ApiError, User
 from tests.support.private_sources import secret_manifest
 
 ACCOUNT = "tenant"
@@ -92,19 +96,31 @@ def written_as(world: World, since: int, name: str) -> set[str]:
 
 
 NAMES = ("tenant", "other")
-ANN = ("--as=ann", "--as-group=tenant", "--as-group=system:authenticated")
+AUTHENTICATED = "system:authenticated"
+ANN = User("ann", ("tenant", AUTHENTICATED))
 """Of the tenant "tenant", whose namespace and group are called so."""
-BEN = ("--as=ben", "--as-group=other", "--as-group=system:authenticated")
+BEN = User("ben", ("other", AUTHENTICATED))
 OWN = {"installNamespace": "tenant", "serviceAccountName": "installer"}
 """What a BundleDeployment of ANN's has to say."""
+PLURALS = {"ServiceAccount": "serviceaccounts", "Role": "roles", "RoleBinding": "rolebindings"}
+
+
+@contextmanager
+def refused(*sayings: str) -> Iterator[None]:
+    """Expect that the API server refuses a request, with one of these texts in its message."""
+    with pytest.raises(ApiError) as caught:
+        yield
+    assert any(saying in caught.value.message for saying in sayings), caught.value.message
 
 
 class Tenants:
-    """Two tenants, `tenant` and `other`, each with its namespace and account, and what they do with kubectl."""
+    """Two tenants, `tenant` and `other`, each with its namespace and account, and what they ask the API server for.
+
+    Not by kubectl: to start it takes longer than anything that is asked for. A user that is None is the administrator.
+    """
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self._kubectl = world.cluster.kubectl
 
     def set_up(self) -> None:
         """Admit both tenants, unless they have been admitted before, and give each a Secret `login`."""
@@ -116,7 +132,9 @@ class Tenants:
     def clean_up(self) -> None:
         """Delete all BundleDeployments, and what else is in the namespaces of both tenants."""
         client = self.world.client
-        self._kubectl("delete", "bundledeployments", "--all", "--wait=false")  # one may just have ended
+        for found in client.list(DEPLOYMENTS, metadata=True):
+            with suppress(ApiError):  # one may just have ended
+                client.delete(f"{DEPLOYMENTS}/{found['metadata']['name']}")
         self.world.wait(lambda: not list(client.list(DEPLOYMENTS, metadata=True)), "all BundleDeployments gone")
         for name in NAMES:
             for plural in ("configmaps", "secrets", "persistentvolumeclaims"):
@@ -127,18 +145,29 @@ class Tenants:
 
     def admit(self, name: str) -> None:
         """Set up a new tenant, as an administrator does."""
-        self._kubectl("create", "namespace", name)
+        make_namespace(self.world, name)
         self.admit_again(name)
-        self._kubectl(
-            "create", "clusterrolebinding", f"editor-{name}", "--clusterrole=rukpak-editor", f"--group={name}"
-        )
+        self.bind(f"editor-{name}", "rukpak-editor", {"kind": "Group", "name": name})
 
     def admit_another(self, name: str, people: str) -> None:
         """Create a namespace again under its name, for other users than before."""
-        self._kubectl("create", "namespace", name)
+        make_namespace(self.world, name)
         self.admit_again(name)
-        patch = json.dumps([{"op": "replace", "path": "/subjects/0/name", "value": people}])
-        self._kubectl("patch", "rolebinding", "bundles", f"--namespace={name}", "--type=json", f"--patch={patch}")
+        change = [{"op": "replace", "path": "/subjects/0/name", "value": people}]
+        self.world.client.json_patch(f"{RBAC}/namespaces/{name}/rolebindings/bundles", change)
+
+    def bind(self, name: str, role: str, subject: Manifest) -> str:
+        """Bind users to a ClusterRole in the whole cluster; return the path of the binding."""
+        group = "rbac.authorization.k8s.io"
+        body = {
+            "apiVersion": f"{group}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
+            "subjects": [{"apiGroup": group, **subject}],
+        }
+        make(self.world, f"{RBAC}/clusterrolebindings/{name}", body)
+        return f"{RBAC}/clusterrolebindings/{name}"
 
     @property
     def control_plane(self) -> ControlPlane:
@@ -147,31 +176,47 @@ class Tenants:
         return self.world.cluster
 
     def admit_again(self, name: str) -> None:
-        """Set up the namespace of a tenant."""
-        objects = self._kubectl("kustomize", str(ROOT / "config/restricted/tenant"))
-        renamed = objects.replace("namespace: tenant", f"namespace: {name}").replace("name: tenant", f"name: {name}")
-        self._kubectl("apply", "-f", "-", input=renamed)
+        """Set up the namespace of a tenant, as config/restricted/tenant says."""
+        text = json.dumps(render(ROOT / "config/restricted/tenant"))
+        for each in json.loads(text.replace('"tenant"', f'"{name}"')):
+            group = RBAC if each["apiVersion"] != "v1" else "/api/v1"
+            make(self.world, f"{group}/namespaces/{name}/{PLURALS[each['kind']]}/{each['metadata']['name']}", each)
 
-    def apply(self, who: tuple[str, ...], name: str, ref: str = "", **spec: Any) -> Deployed:
-        """Apply a BundleDeployment as a user."""
-        manifest = self.manifest(name, ref or self.push(name, config_map("settings")), **spec)
-        self._kubectl("apply", *who, "-f", "-", input=manifest)
+    def apply(self, who: User, name: str, ref: str = "", **spec: Any) -> Deployed:
+        """Create a BundleDeployment as a user, or change its spec if it is there."""
+        ref = ref or self.push(name, config_map("settings"))
+        body = self.manifest(name, ref, **spec)
+        try:
+            self.world.client.acting_as(who).create(DEPLOYMENTS, body)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            self.change(who, name, **body["spec"])
         return Deployed(client=self.world.client, name=name, ref=ref, wait=self.world.wait)
 
-    def manifest(self, name: str, ref: str, **spec: Any) -> str:
-        """Return the JSON of a BundleDeployment."""
+    def manifest(self, name: str, ref: str, **spec: Any) -> Manifest:
+        """Return a BundleDeployment."""
         spec = {"format": "plain", "sources": [image(ref)], **spec}
         about = {"apiVersion": f"{names.GROUP}/v1alpha2", "kind": names.KIND, "metadata": {"name": name}}
-        return json.dumps({**about, "spec": spec})
+        return {**about, "spec": spec}
+
+    def patch(self, who: User | None, name: str, change: Manifest, *, subresource: str = "") -> None:
+        """Merge into a BundleDeployment as a user."""
+        path = f"{DEPLOYMENTS}/{name}" + (f"/{subresource}" if subresource else "")
+        self.world.client.acting_as(who).merge_patch(path, change)
+
+    def change(self, who: User | None, name: str, **spec: Any) -> None:
+        self.patch(who, name, {"spec": spec})
+
+    def annotate(self, who: User | None, name: str, **annotations: str | None) -> None:
+        self.patch(who, name, {"metadata": {"annotations": annotations}})
+
+    def delete(self, who: User | None, name: str, propagation: str = "Background") -> None:
+        self.world.client.acting_as(who).delete(f"{DEPLOYMENTS}/{name}", propagation=propagation)
 
     def push(self, name: str, *objects: Manifest) -> str:
         self.world.registry.push_image(f"tenants/{name}", "v1", [bundle_of(*objects)])
         return f"{self.world.registry.host}/tenants/{name}:v1"
-
-    def may_not(self, who: tuple[str, ...], *arguments: str, saying: str) -> None:
-        with pytest.raises(KubectlError) as caught:
-            self._kubectl(*arguments, *who)
-        assert saying in caught.value.stderr
 
     def put(self, namespace: str, plural: str, manifest: Manifest) -> None:
         path = f"/api/v1/namespaces/{namespace}/{plural}/{manifest['metadata']['name']}"

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import tarfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 import pytest
 
-from rukpak.api import names
 from tests.support.bundles import Deployed, Manifest
 from tests.support.private_sources import secret_manifest
 from tests.support.tenants import ANN, BEN, OWN, Tenants
 
 pytestmark = pytest.mark.timeout(300)
 BENS = {"installNamespace": "other", "serviceAccountName": "installer"}
-DRIPPING = 40
+DRIPPING = 24
 HALF = 8
 """Of the fetch workers that there are by default."""
-MISSING = 100
+MISSING = 80
 THREADS = 60
 """Those of 16 watches and of asking, besides those of pools that work on 200 BundleDeployments."""
 SECONDS = 20.0
@@ -77,6 +75,7 @@ class Dripper:
 
     def stop(self) -> None:
         self._stopped.set()
+        self._listener.shutdown(socket.SHUT_RDWR)  # which wakes the thread that accepts
         self._listener.close()
 
 
@@ -87,19 +86,17 @@ def dripper() -> Iterator[Dripper]:
     made.stop()
 
 
-def apply_all(tenants: Tenants, specs: dict[str, Manifest]) -> None:
-    """Apply BundleDeployments as ANN, with one command."""
-    items = [
-        {
-            "apiVersion": f"{names.GROUP}/v1alpha2",
-            "kind": names.KIND,
-            "metadata": {"name": name, "labels": {"of": "attack"}},
-            "spec": {"format": "plain", **OWN, **spec},
-        }
-        for name, spec in specs.items()
-    ]
-    manifest = {"apiVersion": "v1", "kind": "List", "items": items}
-    tenants.world.cluster.kubectl("apply", *ANN, "-f", "-", input=json.dumps(manifest))
+def apply_all(tenants: Tenants, specs: dict[str, Manifest]) -> list[Deployed]:
+    """Apply BundleDeployments as ANN."""
+    return [tenants.apply(ANN, name, "unused", **OWN, **spec) for name, spec in specs.items()]
+
+
+def delete_all(tenants: Tenants, deployed: Collection[Deployed]) -> None:
+    """Delete BundleDeployments as ANN: they are gone at once, also during the attack."""
+    for each in deployed:
+        tenants.delete(ANN, each.name)
+    for each in deployed:
+        each.wait_gone()
 
 
 def dripping(dripper: Dripper, number: int) -> Manifest:
@@ -112,42 +109,29 @@ def behind_a_secret(number: int) -> Manifest:
     return {"sources": [{"kind": "image", "image": {"ref": "localhost:1/a:v1", "auth": auth}}]}
 
 
-@pytest.fixture
-def _cleaned(tenants: Tenants) -> Iterator[None]:
-    """Delete the objects of the test at the end; deletion is not delayed even during it."""
-    yield
-    tenants.world.cluster.kubectl("delete", "bd", "--selector=of=attack")
-
-
-@pytest.mark.usefixtures("_cleaned")
 def test_sources_that_never_end_hold_up_no_neighbour(tenants: Tenants, dripper: Dripper) -> None:
-    apply_all(tenants, {f"drip-{number}": dripping(dripper, number) for number in range(DRIPPING)})
+    attacking = apply_all(tenants, {f"drip-{number}": dripping(dripper, number) for number in range(DRIPPING)})
     tenants.world.wait(lambda: dripper.open >= HALF, "half of the fetch workers held")
     started = time.monotonic()
     deployed = tenants.apply(BEN, "bens", **BENS)
     deployed.wait_ready()
     assert time.monotonic() - started < SECONDS
     assert dripper.open <= HALF
-    waiting = [waits(tenants, f"drip-{number}") for number in range(DRIPPING)]
+    waiting = [waits(each) for each in attacking]
     assert sum(waiting) >= DRIPPING - HALF
-    tenants.world.cluster.kubectl("delete", "bd", "bens", *BEN)
+    tenants.delete(BEN, "bens")
     deployed.wait_gone()
+    delete_all(tenants, attacking)
 
 
-def waits(tenants: Tenants, name: str) -> bool:
+def waits(deployed: Deployed) -> bool:
     """Wait until status says what is done for a BundleDeployment; return whether it waits for its turn."""
-    deployed = Deployed(client=tenants.world.client, name=name, ref="", wait=tenants.world.wait)
     return "queued for a fetch worker" in deployed.wait_for("Unpacked", "False", "Fetching")["message"]
 
 
-@pytest.mark.usefixtures("_cleaned")
 def test_secrets_that_are_missing_cost_few_threads_and_each_is_noticed(tenants: Tenants) -> None:
     before = tenants.world.controller.threads()
-    apply_all(tenants, {f"secret-{number}": behind_a_secret(number) for number in range(MISSING)})
-    attacking = [
-        Deployed(client=tenants.world.client, name=f"secret-{number}", ref="", wait=tenants.world.wait)
-        for number in range(MISSING)
-    ]
+    attacking = apply_all(tenants, {f"secret-{number}": behind_a_secret(number) for number in range(MISSING)})
     for each in attacking:
         each.wait_for("Unpacked", "False", "SecretNotFound")
     bens = tenants.apply(BEN, "bens", **BENS, sources=behind_a_secret(0)["sources"])
@@ -161,5 +145,6 @@ def test_secrets_that_are_missing_cost_few_threads_and_each_is_noticed(tenants: 
     assert time.monotonic() - started < SECONDS
     for number in (0, MISSING - 1):
         attacking[number].wait_for("Unpacked", "False", "Unreachable")
-    tenants.world.cluster.kubectl("delete", "bd", "bens", *BEN)
+    tenants.delete(BEN, "bens")
     bens.wait_gone()
+    delete_all(tenants, attacking)

@@ -12,8 +12,9 @@ import pytest
 
 from rukpak.api import names
 from tests.support.bundles import Deployed, Manifest, config_map, exists
+from tests.support.inside import User
 from tests.support.objects import claim, secret
-from tests.support.tenants import ANN, BEN, OWN, Tenants
+from tests.support.tenants import ANN, AUTHENTICATED, BEN, OWN, Tenants, refused
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
 BENS = {"installNamespace": "other", "serviceAccountName": "installer"}
@@ -49,8 +50,8 @@ def forge(tenants: Tenants, deployed: Deployed, plural: str, manifest: Manifest,
     return made
 
 
-def delete(tenants: Tenants, deployed: Deployed, who: tuple[str, ...]) -> None:
-    tenants.world.cluster.kubectl("delete", "bd", deployed.name, "--wait=false", *who)
+def delete(tenants: Tenants, deployed: Deployed, who: User) -> None:
+    tenants.delete(who, deployed.name)
     tenants.world.wait(lambda: not exists(tenants.world.client, deployed.path), "gone", seconds=QUICK_SECONDS)
 
 
@@ -176,28 +177,29 @@ def test_without_the_right_to_delete_a_claim_is_released(tenants: Tenants) -> No
     restore(tenants)
 
 
-AS_CONTROLLER = f"{names.TEARDOWN_AS}={names.CONTROLLER}"
+AS_CONTROLLER = {names.TEARDOWN_AS: names.CONTROLLER}
 
 
 def test_that_the_controller_deletes_takes_its_rights(tenants: Tenants) -> None:
     deployed = tenants.apply(ANN, "as-controller", **OWN)
     deployed.wait_ready()
-    tenants.may_not(ANN, "annotate", "bd", "as-controller", AS_CONTROLLER, saying="use-controller-rights")
-    tenants.world.cluster.kubectl("annotate", "bd", "as-controller", AS_CONTROLLER)
-    for attempt in (
-        ("patch", "bd", "as-controller", "--type=merge", '--patch={"spec":{"paused":true}}'),
-        ("annotate", "bd", "as-controller", f"{names.TEARDOWN_AS}-"),
-        ("delete", "bd", "as-controller", "--wait=false"),
-    ):
-        tenants.may_not(ANN, *attempt, saying="use-controller-rights")
-    tenants.world.cluster.kubectl("annotate", "bd", "as-controller", f"{names.TEARDOWN_AS}-")
+    with refused("use-controller-rights"):
+        tenants.annotate(ANN, "as-controller", **AS_CONTROLLER)
+    tenants.annotate(None, "as-controller", **AS_CONTROLLER)
+    with refused("use-controller-rights"):
+        tenants.change(ANN, "as-controller", paused=True)
+    with refused("use-controller-rights"):
+        tenants.annotate(ANN, "as-controller", **{names.TEARDOWN_AS: None})
+    with refused("use-controller-rights"):
+        tenants.delete(ANN, "as-controller")
+    tenants.annotate(None, "as-controller", **{names.TEARDOWN_AS: None})
     delete(tenants, deployed, ANN)
 
 
 # names that now belong to another tenant
 
 
-LEA = ("--as=lea", "--as-group=leaver", "--as-group=system:authenticated")
+LEA = User("lea", ("leaver", AUTHENTICATED))
 """Of the tenant "leaver", who leaves."""
 
 
@@ -223,15 +225,14 @@ def test_a_bundle_of_a_tenant_who_left_does_nothing_in_a_namespace_of_the_same_n
     tenants.admit_another("leaver", people="other")
     deployed.wait_for("Stalled", "True", "NamespaceReplaced")
     private = {"url": f"https://{tenants.world.registry.host}/a.tar", "auth": {"secret": {"name": "login"}}}
-    tenants.may_not(LEA, "patch", "bd", "left", "--type=merge",
-                    f"--patch={json.dumps({'spec': {'sources': [{'kind': 'http', 'http': private}]}})}",
-                    saying="you need the verb")  # fmt: skip
+    with refused("you need the verb"):
+        tenants.change(LEA, "left", sources=[{"kind": "http", "http": private}])
     accepted = deployed.conditions()["Stalled"]["message"].split('"')[3]
-    accept = ("annotate", "bd", "left", f"{names.ACCEPTED_ACCOUNT}={accepted}")
-    tenants.may_not(LEA, *accept, saying='you need the verb "impersonate"')
+    with refused('you need the verb "impersonate"'):
+        tenants.annotate(LEA, "left", **{names.ACCEPTED_ACCOUNT: accepted})
     assert acted_as(tenants, since, "leaver") == []
     assert not exists(tenants.world.client, "/api/v1/namespaces/leaver/configmaps/settings")
-    tenants.world.cluster.kubectl(*accept, *BEN)
+    tenants.annotate(BEN, "left", **{names.ACCEPTED_ACCOUNT: accepted})
     deployed.wait_ready()
     assert exists(tenants.world.client, "/api/v1/namespaces/leaver/configmaps/settings")
     delete(tenants, deployed, BEN)
@@ -248,9 +249,7 @@ def test_an_account_that_was_made_again_is_not_used_until_the_spec_changes(tenan
     deployed.wait_for("Stalled", "True", "ServiceAccountReplaced")
     assert acted_as(tenants, since, "tenant") == []
     assert not exists(tenants.world.client, settings)
-    tenants.world.cluster.kubectl(
-        "patch", "bd", "again", "--type=merge", '--patch={"spec":{"progressDeadline":"9m"}}', *ANN
-    )
+    tenants.change(ANN, "again", progressDeadline="9m")
     deployed.wait_ready()
     assert exists(tenants.world.client, settings)
     delete(tenants, deployed, ANN)

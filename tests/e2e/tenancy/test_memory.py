@@ -100,5 +100,5 @@ def test_what_is_large_and_within_the_budgets_is_installed(tenants: Tenants) -> 
     deployed.wait_ready()
     assert exists(tenants.world.client, "/api/v1/namespaces/tenant/configmaps/great-6")
     assert resident_mebibytes(tenants) < LIMIT
-    tenants.world.cluster.kubectl("delete", "bd", "large", *ANN)
+    tenants.delete(ANN, "large")
     deployed.wait_gone()

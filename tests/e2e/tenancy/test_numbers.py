@@ -83,11 +83,10 @@ def test_who_asked_for_an_age_is_asked_at_once_when_the_tenant_says_so(
     tenants: Tenants, server: FaultyServer, refused: dict[str, Deployed]
 ) -> None:
     server.add("/age.yaml", settings("ann"), tag='"2"')
-    requested = f"{names.RECONCILE_REQUESTED_AT}=now"
-    tenants.world.cluster.kubectl("annotate", "bd", refused["age"].name, requested, *ANN)
+    tenants.annotate(ANN, refused["age"].name, **{names.RECONCILE_REQUESTED_AT: "now"})
     tenants.world.wait(lambda: exists(tenants.world.client, FROM_ANN), "what the server has now")
     refused["age"].wait_ready()
-    tenants.world.cluster.kubectl("delete", "bd", refused["age"].name, *ANN)
+    tenants.delete(ANN, refused["age"].name)
     refused["age"].wait_gone()
 
 

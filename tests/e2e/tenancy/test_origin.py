@@ -21,6 +21,7 @@ from tests.support.bundles import Manifest, config_map, exists
 from tests.support.charts import add_chart, entry_of, index_of, packed_chart, repository_of
 from tests.support.faulty_registry import OCI_MANIFEST, FaultyRegistry
 from tests.support.git_servers import GitHttpServer, GitRepository
+from tests.support.inside import User
 from tests.support.private_sources import (
     BASIC,
     FORGE,
@@ -31,7 +32,7 @@ from tests.support.private_sources import (
     commit_bundle,
     secret_manifest,
 )
-from tests.support.tenants import ANN, BEN, OWN, Tenants
+from tests.support.tenants import ANN, AUTHENTICATED, BEN, OWN, Tenants
 from tests.support.web_servers import FaultyServer
 
 pytestmark = pytest.mark.timeout(300)
@@ -131,7 +132,7 @@ def test_who_claims_to_have_a_digest_opens_nothing_of_others(
     mine.wait_for("Ready", "False", claim.reason)
     assert not exists(tenants.world.client, "/api/v1/namespaces/tenant/configmaps/confidential")
     for who, deployed in ((ANN, mine), (BEN, theirs)):
-        tenants.world.cluster.kubectl("delete", "bd", deployed.name, *who)
+        tenants.delete(who, deployed.name)
         deployed.wait_gone()
 
 
@@ -183,8 +184,8 @@ def give_login(tenants: Tenants, namespace: str, host: str, password: str, *, to
         return
     config = {".dockerconfigjson": json.dumps({"auths": {host: values}})}
     tenants.put(namespace, "secrets", secret_manifest(namespace, "login", config, "kubernetes.io/dockerconfigjson"))
-    patch = json.dumps({"imagePullSecrets": [{"name": "login"}]})
-    tenants.world.cluster.kubectl("patch", "serviceaccount", "installer", f"--namespace={namespace}", f"-p={patch}")
+    account = f"/api/v1/namespaces/{namespace}/serviceaccounts/installer"
+    tenants.world.client.merge_patch(account, {"imagePullSecrets": [{"name": "login"}]})
 
 
 @pytest.mark.parametrize(
@@ -204,19 +205,20 @@ def test_a_namespace_that_is_made_again_opens_nothing_that_was_fetched_for_the_t
     host = case.source.get("image", {}).get("ref", "").partition("/")[0]
     tenants.admit(name)
     give_login(tenants, name, host, PASSWORD, to_account=case.of_account)
-    people = ("--as=cleo", f"--as-group={name}", "--as-group=system:authenticated")
+    people = User("cleo", (name, AUTHENTICATED))
     theirs = tenants.apply(people, name, "unused", format=case.format, sources=[case.source], **there)
     theirs.wait_ready()
-    tenants.world.cluster.kubectl("delete", "bd", name, *people)
+    tenants.delete(people, name)
     theirs.wait_gone()
-    tenants.world.cluster.kubectl("delete", "namespace", name)
+    tenants.world.client.delete(f"/api/v1/namespaces/{name}")
+    tenants.world.wait(lambda: not exists(tenants.world.client, f"/api/v1/namespaces/{name}"), "the namespace gone")
     tenants.admit_another(name, "tenant")
     give_login(tenants, name, host, "guessed", to_account=case.of_account)
     mine = tenants.apply(ANN, f"{name}-again", "unused", format=case.format, sources=[case.source], **there)
     mine.wait_for("Ready", "False", "Unauthorized")
     give_login(tenants, name, host, PASSWORD, to_account=case.of_account)
     mine.wait_ready()
-    tenants.world.cluster.kubectl("delete", "bd", mine.name, *ANN)
+    tenants.delete(ANN, mine.name)
     mine.wait_gone()
 
 
@@ -234,7 +236,7 @@ def test_the_budgets_of_many_sources_do_not_add_up(tenants: Tenants) -> None:
         ]
         mine = tenants.apply(ANN, "many", "unused", sources=sources, **OWN)
         mine.wait_for("Ready", "False", "ContentRejected", "spec.sources: together the sources exceed the limit")
-        tenants.world.cluster.kubectl("delete", "bd", "many", *ANN)
+        tenants.delete(ANN, "many")
         mine.wait_gone()
 
 
@@ -263,7 +265,7 @@ def test_one_namespace_does_not_fill_the_store_of_revisions(tenants: Tenants) ->
     theirs.wait_ready()
     assert [each.conditions()["Ready"]["status"] for each in mine] == ["True"] * 3
     for who, deployed in ((ANN, more), (BEN, theirs), *((ANN, each) for each in mine)):
-        tenants.world.cluster.kubectl("delete", "bd", deployed.name, *who)
+        tenants.delete(who, deployed.name)
         deployed.wait_gone()
 
 
@@ -271,12 +273,10 @@ def test_who_takes_the_finalizer_off_leaves_no_revision(tenants: Tenants) -> Non
     mine = tenants.apply(ANN, "torn", **OWN)
     mine.wait_ready()
     assert mine.revisions()
-    held = ("patch", "configmap", "settings", "--namespace=tenant", "--type=merge")
-    tenants.world.cluster.kubectl(*held, '--patch={"metadata":{"finalizers":["example.com/held"]}}')
-    tenants.world.cluster.kubectl("delete", "bd", "torn", "--wait=false", *ANN)
-    tenants.world.cluster.kubectl(
-        "patch", "bd", "torn", "--type=merge", '--patch={"metadata":{"finalizers":null}}', *ANN
-    )
+    held = "/api/v1/namespaces/tenant/configmaps/settings"
+    tenants.world.client.merge_patch(held, {"metadata": {"finalizers": ["example.com/held"]}})
+    tenants.delete(ANN, "torn")
+    tenants.patch(ANN, "torn", {"metadata": {"finalizers": None}})
     mine.wait_gone()
     tenants.world.wait(lambda: not mine.revisions(), "its revisions gone")
-    tenants.world.cluster.kubectl(*held, '--patch={"metadata":{"finalizers":null}}')
+    tenants.world.client.merge_patch(held, {"metadata": {"finalizers": None}})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -10,10 +9,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from rukpak.api import names
-from rukpak.controller.playground.cluster import KubectlError
 from tests.support.bundles import DEPLOYMENTS, ROOT, Manifest, World
 from tests.support.inside import ApiError
-from tests.support.tenants import ANN, OWN, Tenants
+from tests.support.tenants import ANN, OWN, Tenants, refused
 
 pytestmark = pytest.mark.timeout(300)
 DIGEST = "a" * 64
@@ -38,6 +36,7 @@ SIGNED = {
     "chart": source("chart", CHART, {"provenance": PGP}),
     "chart in a registry": source("chart", OCI_CHART, COSIGN),
 }
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 FOLDER = ROOT / "config/policy/strict"
 
 
@@ -180,13 +179,10 @@ def strict(tenants: Tenants) -> Iterator[World]:
     """The policies in force, with one kind listed as the README says."""
     world = tenants.world
     world.cluster.kubectl("apply", "-k", str(FOLDER))
-    plugins = world.cluster.kubectl("get", "validatingadmissionpolicy", "rukpak-strict-plugins", "--output=json")
-    listed = json.loads(plugins)
+    listed = world.client.get(f"{POLICIES}/rukpak-strict-plugins").value
     assert listed["spec"]["variables"][0] == {"name": "allowed", "expression": "[]"}
     patch = [{"op": "replace", "path": "/spec/variables/0/expression", "value": "['example.com/listed']"}]
-    world.cluster.kubectl(
-        "patch", "validatingadmissionpolicy", "rukpak-strict-plugins", "--type=json", f"--patch={json.dumps(patch)}"
-    )
+    world.client.json_patch(f"{POLICIES}/rukpak-strict-plugins", patch)
     world.wait(lambda: refusal(world, helm(password="a")), "the policy for config in force")
     world.wait(lambda: refusal(world, plug_in("example.com/s3")), "the policy for plug-ins in force")
     world.wait(lambda: refusal(world, {"sources": [source("git", COMMIT)]}), "the policy for signatures in force")
@@ -223,27 +219,19 @@ def test_what_is_refused_and_what_is_admitted(strict: World, case: Case) -> None
     assert "hunter2" not in found
 
 
-def test_a_tenant_cannot_show_a_password_to_everybody(strict: World, tenants: Tenants) -> None:
-    with pytest.raises(KubectlError, match="everyone who can read BundleDeployments can see it"):
+@pytest.mark.usefixtures("strict")
+def test_a_tenant_cannot_show_a_password_to_everybody(tenants: Tenants) -> None:
+    with refused("everyone who can read BundleDeployments can see it"):
         tenants.apply(ANN, "shown", "unused", **OWN, sources=[IMAGE], **helm(password="hunter2"))
     tenants.apply(ANN, "shown", "unused", **OWN, sources=[IMAGE], **helm(existingSecret="login"))
-    patch = json.dumps({"spec": {"config": {"values": {"password": "hunter2"}}}})
-    tenants.may_not(
-        ANN,
-        "patch",
-        "bd",
-        "shown",
-        "--type=merge",
-        f"--patch={patch}",
-        saying="everyone who can read BundleDeployments can see it",
-    )
-    strict.cluster.kubectl("delete", "bd", "shown", *ANN)
+    with refused("everyone who can read BundleDeployments can see it"):
+        tenants.change(ANN, "shown", config={"values": {"password": "hunter2"}})
+    tenants.delete(ANN, "shown")
 
 
 def test_a_kind_can_be_switched_off(strict: World) -> None:
     """The last test: it changes the policy."""
-    policy, place = ("validatingadmissionpolicy", "rukpak-strict-verification"), "/spec/variables/0/expression"
-    patch = [{"op": "replace", "path": place, "value": "['image', 'http']"}]
-    strict.cluster.kubectl("patch", *policy, "--type=json", f"--patch={json.dumps(patch)}")
+    patch = [{"op": "replace", "path": "/spec/variables/0/expression", "value": "['image', 'http']"}]
+    strict.client.json_patch(f"{POLICIES}/rukpak-strict-verification", patch)
     strict.wait(lambda: not refusal(strict, {"sources": [source("git", COMMIT)]}), "a commit without verify admitted")
     assert "http: sources without verify are forbidden" in refusal(strict, {"sources": [source("http", FILE)]})
