@@ -1,8 +1,8 @@
 """Tables: the cases of a rule are one test, which runs all of them even if one fails.
 
-A rule may need a folder or change attributes, but no other fixture: each case has a folder of its own, and what it has
-changed is set back after it. Fixtures that a file uses for all its tests are there once for the table, and must not
-have parameters.
+A rule may need a folder, change attributes or print: each case has a folder of its own, what it has changed is set back
+after it, and it reads only what it has printed itself. Fixtures that outlive a test are there once for the table, as
+are those that a file uses for all its tests; they must not have parameters. Rules that need others are no tables.
 
 pytest takes longer to collect, set up and report a test than most cases take to run. Of a rule with several tables each
 row is tried once, not with each row of the others.
@@ -23,6 +23,8 @@ APART = frozenset({"repeats"})
 """Marks that are about single cases."""
 FOR_EACH_CASE = frozenset({"tmp_path", "monkeypatch"})
 """Fixtures that each case has for itself."""
+EMPTIED = "capsys"
+"""The fixture that is emptied before each case."""
 
 
 class Column(NamedTuple):
@@ -72,13 +74,17 @@ def as_table(module: pytest.Module, name: str, function: object) -> pytest.Funct
     if not read or len(read) < len(columns) or {mark.name for mark in marks} & APART:
         return None
     fixtures = set(inspect.signature(function).parameters) - set(given)
-    if not fixtures <= FOR_EACH_CASE or hasattr(function, "hypothesis"):
+    if hasattr(function, "hypothesis"):
         return None
     run = _make_test(function, read, fixtures)
     cast("Any", run).pytestmark = [mark for mark in marks if mark.name != "parametrize"]
     made: pytest.Function = pytest.Function.from_parent(module, name=name, callobj=run)
-    definitions = [each for found in made._fixtureinfo.name2fixturedefs.values() for each in found]
-    return None if any(each.params for each in definitions) else made
+    definitions = made._fixtureinfo.name2fixturedefs
+    lasting = fixtures - FOR_EACH_CASE - {EMPTIED}
+    is_lasting = all(name in definitions and definitions[name][-1].scope != "function" for name in lasting)
+    takes_values = set(given) & set(made._fixtureinfo.names_closure)
+    has_parameters = any(each.params for found in definitions.values() for each in found)
+    return made if is_lasting and not takes_values and not has_parameters else None
 
 
 def _read(mark: pytest.Mark) -> Column | None:
@@ -100,13 +106,13 @@ def _read(mark: pytest.Mark) -> Column | None:
 def _make_test(
     function: Callable[..., object], columns: Sequence[Column], fixtures: Collection[str]
 ) -> Callable[..., None]:
-    def run(tmp_path: Path | None = None) -> None:
+    def run(tmp_path: Path | None = None, **lasting: Any) -> None:
         __tracebackhide__ = True
         failures: dict[str, BaseException] = {}
         skipped: list[BaseException] = []
         cases = combine([len(column.rows) for column in columns])
         for number, positions in enumerate(cases):
-            arguments = dict(_arguments(columns, positions))
+            arguments = {**lasting, **dict(_arguments(columns, positions))}
             try:
                 with pytest.MonkeyPatch.context() as monkeypatch:
                     if "monkeypatch" in fixtures:
@@ -114,6 +120,8 @@ def _make_test(
                     if tmp_path:
                         arguments["tmp_path"] = tmp_path / str(number)
                         arguments["tmp_path"].mkdir()
+                    if EMPTIED in lasting:
+                        lasting[EMPTIED].readouterr()
                     function(**arguments)
             except pytest.skip.Exception as error:
                 skipped.append(error)
@@ -128,8 +136,9 @@ def _make_test(
 
     run.__name__ = run.__qualname__ = function.__name__
     run.__module__, run.__doc__ = function.__module__, function.__doc__
-    folder = [inspect.Parameter("tmp_path", inspect.Parameter.KEYWORD_ONLY)] if "tmp_path" in fixtures else []
-    cast("Any", run).__signature__ = inspect.Signature(folder)  # what pytest reads
+    asked = sorted(name for name in fixtures if name != "monkeypatch")
+    parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in asked]
+    cast("Any", run).__signature__ = inspect.Signature(parameters)  # what pytest reads
     return run
 
 

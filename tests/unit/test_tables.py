@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -96,7 +97,42 @@ def test_each_case_has_a_folder_and_changes_of_its_own(run: Callable[..., list[s
 SHARED: dict[str, int] = {}
 
 
-def with_a_fixture(number: int, capsys: pytest.CaptureFixture[str]) -> None: ...
+def test_each_case_reads_what_it_has_printed(run: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+    @NUMBERS
+    def function(number: int, capsys: pytest.CaptureFixture[str]) -> None:
+        sys.stdout.write(f"{number}\n")
+        assert number == 3 or capsys.readouterr().out == f"{number}\n"
+
+    assert run(function, capsys=capsys) == []
+
+
+def test_a_fixture_of_the_file_is_there_for_all_cases(run: Callable[..., list[str]], lasting: list[int]) -> None:
+    @NUMBERS
+    def function(number: int, lasting: list[int]) -> None:
+        lasting.append(number)
+
+    assert run(function, lasting=lasting) == []
+    assert lasting == [1, 2, 3]
+
+
+@pytest.fixture(scope="module")
+def lasting() -> list[int]:
+    return []
+
+
+@pytest.fixture
+def taking(number: int) -> int:
+    return number
+
+
+def with_a_fixture(number: int, each_test: None) -> None: ...
+
+
+def with_one_that_takes_a_value(number: int, taking: int) -> None: ...
+
+
+@pytest.fixture
+def each_test() -> None: ...
 
 
 def without_one(number: int) -> None: ...
@@ -132,6 +168,7 @@ def each_letter() -> None: ...
 APART = {
     "no parameters": with_a_fixture,
     "a fixture": marked(NUMBERS, function=with_a_fixture),
+    "a fixture that takes a value": marked(NUMBERS, function=with_one_that_takes_a_value),
     "a fixture with parameters": marked(NUMBERS, pytest.mark.usefixtures("each_letter")),
     "cases that repeat each other": marked(NUMBERS, pytest.mark.repeats),
     "drawn inputs": marked(NUMBERS, function=drawn),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -49,6 +50,11 @@ class TestHelm(FormatContract):
         (chart_of({"templates/a.yaml": "{{ fail `no` }}"}), Reason.RENDER_FAILED),
         ({"a.yaml": b""}, Reason.NO_CONTENT),
     )
+
+    @pytest.mark.repeats  # Helm is started for each
+    @pytest.mark.parametrize("data", [b"a: b: c", b"", b"\xff\xfe\x00", b"{" * 2000, b"[]", b"null\n", b"\x00"])
+    def test_no_bytes_in_a_file_are_an_exception(self, tmp_path: Path, data: bytes) -> None:
+        super().test_no_bytes_in_a_file_are_an_exception(tmp_path, data)
 
 
 class TestRegistryV1(FormatContract):

@@ -143,8 +143,6 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 TURNED = next(each for each in find_mutations("controller/code.py", CODE) if each.kind == "comparison turned")
 
 
-def test_a_change_is_found_by_the_test_that_fails_and_undone_or_survives(copy: Path) -> None:
+def test_a_change_is_found_by_the_test_that_fails_and_undone(copy: Path) -> None:
     assert try_out(TURNED, copy, RUNS, set()) == f"{OWN_TEST}::test_larger"
     assert (copy / "controller/code.py").read_text() == CODE
-    (copy / OWN_TEST).write_text(TEST.replace("larger(1, 2)", "larger(2, 2)"))
-    assert try_out(TURNED, copy, RUNS, set()) == ""

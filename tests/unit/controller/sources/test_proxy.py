@@ -106,7 +106,7 @@ class Client:
         return caught.value.message
 
     def _access(self, **options: Any) -> Access:
-        options = {"network": self.network, "deadline": time.monotonic() + 20, **options}
+        options = {"network": self.network, "deadline": time.monotonic() + 250, **options}
         return Access(path=PATH, cancelled=Unwaited(), scratch=self._new_folder(), **options)
 
     def _new_folder(self) -> Path:

@@ -15,8 +15,13 @@ from hack.fuzzing.findings import inputs
 from hack.fuzzing.table import TARGETS
 
 BASE_BYTES, BYTES_PER_BYTE = 16 << 20, 1000
+FEW, MANY = 4, 100
+EXAMPLES = MANY if settings().max_examples >= MANY else FEW
+"""Inputs that are drawn for a target; each is dearer than one of a property."""
 # Derandomized: the same inputs each time, so that a failure is the change's.
-BOUNDED = settings(deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+BOUNDED = settings(
+    max_examples=EXAMPLES, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+)
 PART = 10
 """One of so many kept inputs is read without `--all`, beside those that have broken a target."""
 

@@ -222,7 +222,17 @@ FAILING = [
 # fmt: on
 
 
-@pytest.mark.parametrize("case", FAILING, ids=attrgetter("name"))
+SPELLINGS = {"no argument", "a value that is not set", "an encoded slash", "a text without an end"}
+"""Each fails like the case before it."""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("case", [case for case in FAILING if case.name in SPELLINGS], ids=attrgetter("name"))
+def test_a_failure_that_is_spelled_otherwise_is_told_as_well(case: Failing, helm: Path, tmp_path: Path) -> None:
+    test_a_failure_is_told_in_words_of_the_chart(case, helm, tmp_path)
+
+
+@pytest.mark.parametrize("case", [case for case in FAILING if case.name not in SPELLINGS], ids=attrgetter("name"))
 def test_a_failure_is_told_in_words_of_the_chart(case: Failing, helm: Path, tmp_path: Path) -> None:
     text = f"a: b\nc: {case.template}\n"
     write(tmp_path / "chart", chart_of({"templates/a.yaml": text, "values.yaml": case.values}))
