@@ -48,10 +48,12 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
 """What a fixture needs."""
 RARE: Mapping[str, tuple[str, ...]] = {"prometheus": ("prometheus", "promtool"), "sops": ("sops",)}
 """What a fixture needs that takes minutes to build: without `--all`, its tests are skipped if it is not there."""
-OPTIONAL: Mapping[str, tuple[str, ...]] = {"helm": ("helm",), "helm_4": ("helm",)}
+HELM_4: Mapping[str, tuple[str, ...]] = {"helm": ("helm",), "helm_4": ("helm",)}
+"""The same, but that its tests are skipped with `--all`, too, if it can be neither downloaded nor built."""
+OPTIONAL: Mapping[str, tuple[str, ...]] = {}
 """What a fixture skips tests without."""
 if os.geteuid() == 0:
-    OPTIONAL = {**OPTIONAL, "node_cluster": (*CONTROL_PLANE, *NODE), "fresh_node_cluster": (*CONTROL_PLANE, *NODE)}
+    OPTIONAL = {"node_cluster": (*CONTROL_PLANE, *NODE), "fresh_node_cluster": (*CONTROL_PLANE, *NODE)}
 GO = {"GOGC": "400", "GOMAXPROCS": "1"}
 """Variables of programs that are written in Go."""
 TOGETHER_DEPTH = 2
@@ -160,7 +162,7 @@ def _find_thorough(items: list[pytest.Item]) -> Iterator[pytest.Item]:
 
 
 def _skip_without_programs(binaries: Binaries, items: list[pytest.Item]) -> None:
-    for fixture, programs in RARE.items():
+    for fixture, programs in {**RARE, "helm_4": HELM_4["helm_4"]}.items():
         needing = [item for item in items if fixture in fixtures_of(item)]
         missing = set(programs) - binaries.find(programs).keys() if needing else set[str]()
         for item in needing if missing else []:
@@ -173,8 +175,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if session.config.option.collectonly and not session.config.getoption("--obtain"):
         return
     fixtures = {name for item in session.items for name in fixtures_of(item)}
-    rare = RARE if session.config.getoption("--all") else {}
-    needed, optional = _needed({**PROGRAMS, **rare}, fixtures), _needed(OPTIONAL, fixtures)
+    rare, helm_4 = (RARE, HELM_4) if session.config.getoption("--all") else ({}, {})
+    needed, optional = _needed({**PROGRAMS, **rare}, fixtures), _needed({**OPTIONAL, **helm_4}, fixtures)
     if session.config.getoption("kubeconfig"):
         needed = {program: None for program in needed if program not in CONTROL_PLANE or program == "kubectl"}
     try:
