@@ -253,7 +253,9 @@ class Applier:
     def _held(self, task: Task, step: Step, options: ApplyOptions, results: StepResults) -> Outcome | None:
         if task.action in (Action.NONE, Action.USE):
             return Outcome(task=task, record=task.record if task.action is Action.NONE else None)
-        if options.ledger.postpones(task.target.key, task.target.digest):
+        # What is going to be pruned is found by its label: where it has lost that, it is taken back at once.
+        is_lost = task.action is Action.READ and options.is_dropped(task.target.key)
+        if options.ledger.postpones(task.target.key, task.target.digest) and not is_lost:
             return Outcome(task=task, postponed=True)
         held = results.wave if options.is_news(task) else None
         error = held or results.gate or hindrance(task, step, options, results, self._watches.objects)

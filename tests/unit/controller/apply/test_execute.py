@@ -86,6 +86,7 @@ class Bench:
         self.user: User | None = None
         self.conceals = False
         self.namespace: dict[str, Any] = {}
+        self.earlier: tuple[Target, ...] = ()
         self.cluster.put(NAMESPACE)
 
     def targets(self, *manifests: Any) -> TargetSet:
@@ -109,7 +110,7 @@ class Bench:
             crd_upgrade_safety=self.safety,
             conceals=self.conceals,
         )
-        return make_plan(options, (), self.watches.objects.of("foo")), options
+        return make_plan(options, self.earlier, self.watches.objects.of("foo")), options
 
     def is_wanted_still(self) -> bool:
         """Ask `proceed` as it is by then: it may change during a pass."""
@@ -639,6 +640,16 @@ def test_an_object_that_is_taken_over_again_and_again_is_a_fight_too(bench: Benc
     for expected in (False, True):
         take(bench)
         assert bench.run(config_map())["a"].postponed is expected
+
+
+def test_a_dropped_object_without_its_label_is_taken_back_however_often_it_was_repaired(bench: Bench) -> None:
+    bench.installed(config_map())
+    bench.cluster.edit(MAP_PATH, data={"a": "2"})
+    bench.run(config_map())
+    bench.cluster.patch(MAP_PATH, {"metadata": {"labels": {names.OWNER_LABEL: None}}})
+    bench.earlier = tuple(each for each in bench.targets(config_map()).targets if each.key == KEY)
+    assert not bench.run(config_map("b"))["a"].postponed
+    assert bench.cluster.objects[MAP_PATH]["metadata"]["labels"][names.OWNER_LABEL] == "foo"
 
 
 def test_another_revision_does_not_wait_for_a_fight_to_end(bench: Bench) -> None:
