@@ -29,7 +29,7 @@ from tests.support.tampering import wipe_status
 
 pytestmark = [pytest.mark.own_cluster, pytest.mark.long]
 
-DURATION, RENEW, RETRY = 15, 12, 1
+DURATION, RENEW, RETRY = 15, 10, 1
 TIMES = (f"--lease-duration={DURATION}", f"--renew-deadline={RENEW}", f"--retry-period={RETRY}")
 SLACK = 10.0
 """Seconds that a machine under load may add."""
