@@ -187,9 +187,7 @@ class Nodes:
         labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
         body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
         self._client.create("/api/v1/nodes", body)
-        conditions = [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]
-        status = {"allocatable": CAPACITY, "capacity": CAPACITY, "conditions": conditions}
-        self._client.merge_patch(f"/api/v1/nodes/{name}/status", {"status": status})
+        self._report(name)
         return host
 
     def cut_off(self, name: str) -> None:
@@ -213,11 +211,20 @@ class Nodes:
         if time.monotonic() > self._beaten + _HEARTBEAT_SECONDS:
             for name in self.hosts:
                 self._renew_lease(name)
+                with suppress(ApiError):  # a node that somebody has deleted
+                    self._report(name)
             self._beaten = time.monotonic()  # not before: what fails is tried again at the next look
         for manifest in self._client.list("/api/v1/pods"):
             if manifest["spec"].get("nodeName") in self.hosts:
                 with suppress(ApiError):  # not there yet, changed, or gone: it is looked at again
                     self._sync(manifest)
+
+    def _report(self, name: str) -> None:
+        """Say that a node works, again and again: what takes the taint off a new one does not try that twice."""
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+        ready["lastHeartbeatTime"] = f"{datetime.now(UTC):%FT%TZ}"
+        status = {"allocatable": CAPACITY, "capacity": CAPACITY, "conditions": [ready]}
+        self._client.merge_patch(f"/api/v1/nodes/{name}/status", {"status": status})
 
     def _renew_lease(self, name: str) -> None:
         path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}"
