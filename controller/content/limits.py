@@ -15,7 +15,7 @@ import re
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
@@ -129,8 +129,14 @@ def some(items: Sequence[object], separator: str = ",") -> str:
         items: in order.
         separator: a semicolon if commas are part of them.
     """
-    and_more = f"{separator.removeprefix(',')} and {len(items) - SHOWN} more" if len(items) > SHOWN else ""
-    return f"{f'{separator} '.join(map(str, items[:SHOWN]))}{and_more}"
+    return list_first(items[:SHOWN], len(items), separator)
+
+
+def list_first(shown: Iterable[object], count: int, separator: str = ",") -> str:
+    """Return things for a message, and how many more there are of the `count` that they are the first of."""
+    texts = list(map(str, shown))
+    and_more = f"{separator.removeprefix(',')} and {count - len(texts)} more" if count > len(texts) else ""
+    return f"{f'{separator} '.join(texts)}{and_more}"
 
 
 def name_key(path: str, key: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from heapq import nsmallest
@@ -13,6 +13,7 @@ from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.status import Changes, HistoryEntry, Leftover, LookedUp, Wave
 from rukpak.api.v1alpha2.types import Pending, Rollback, SourcePin
+from rukpak.controller.content.limits import list_first
 
 if TYPE_CHECKING:  # slow to import, and verbs only describe what status has
     from rukpak.controller.apply.drift import DriftedObject
@@ -201,12 +202,7 @@ def describe_pins(pins: Iterable[SourcePin]) -> str:
 def list_some(items: Iterable[object], most: int = NAMED) -> str:
     """Return the first items in alphabetical order, and how many more there are."""
     texts = sorted(map(str, items))
-    return _list(texts[:most], len(texts))
-
-
-def _list(named: Sequence[str], count: int) -> str:
-    more = f" and {count - len(named)} more" if count > len(named) else ""
-    return ", ".join(named) + more
+    return list_first(texts[:most], len(texts))
 
 
 def list_drifted(objects: Iterable[DriftedObject], room: int) -> str:
@@ -214,7 +210,7 @@ def list_drifted(objects: Iterable[DriftedObject], room: int) -> str:
     found = list(objects)
     named = nsmallest(NAMED, found, key=lambda each: str(each.key))
     for most in (None, *_FIELDS_SHOWN):
-        text = _list([each.describe(most) for each in named], len(found))
+        text = list_first((each.describe(most) for each in named), len(found))
         if len(text) <= room:
             break
     return text

@@ -52,7 +52,7 @@ from rukpak.controller.apply.leftovers import describe_left
 from rukpak.controller.apply.order import describe_awaited
 from rukpak.controller.apply.ownership import Disposal, RemovalCause, dispose
 from rukpak.controller.content.digests import digest_of_json
-from rukpak.controller.content.limits import quote, shorten, some, visible
+from rukpak.controller.content.limits import SHOWN, quote, shorten, visible
 from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.resources import read_kinds
 from rukpak.controller.observe.health.verdict import Health
@@ -514,7 +514,7 @@ def _strays(deployment: BundleDeployment, report: Report) -> list[Finding]:
         return [_finding(last)] if last and last.reason == Reason.STRAYS else []
     if not report.strays:
         return []
-    message = f"{some(sorted(report.strays))}: {what_strays_are(deployment.metadata.name)}"
+    message = f"{list_some(report.strays, SHOWN)}: {what_strays_are(deployment.metadata.name)}"
     return [Finding(ConditionType.DRIFTED, "True", Reason.STRAYS, message)]
 
 
