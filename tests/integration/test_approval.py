@@ -86,10 +86,6 @@ def test_before_the_first_approval_nothing_is_written(world: World) -> None:
     deployed.wait(lambda: deployed.all_events("Approved"), "an Event")
 
 
-def requests_to(registry: LocalRegistry, repository: str) -> list[str]:
-    return [line for line in registry.log.splitlines() if f"/v2/{repository}/" in line]
-
-
 def test_a_new_revision_waits_while_the_installed_one_is_repaired(
     world: World, registry: LocalRegistry, installed: Deployed
 ) -> None:
@@ -102,10 +98,10 @@ def test_a_new_revision_waits_while_the_installed_one_is_repaired(
 
     # After a restart, too; no source is asked.
     since = world.position()
-    as_it_was, asked = installed.read(), requests_to(registry, installed.name)
+    as_it_was, asked = installed.read(), registry.requests_to(installed.name)
     world.restart()
     world.wait_until_looked_at()
-    assert requests_to(registry, installed.name) == asked
+    assert registry.requests_to(installed.name) == asked
     assert [r for r in world.requests_about(installed.name, since) if r.partition(" ")[0] in WRITES] == []
     assert installed.read() == as_it_was
 

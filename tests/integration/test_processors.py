@@ -42,10 +42,6 @@ def reading(config: str, password: str) -> dict[str, Any]:
     return item
 
 
-def requests_for(registry: LocalRegistry, repository: str) -> list[str]:
-    return [line for line in registry.log.splitlines() if f"/v2/{repository}/" in line]
-
-
 def test_what_processors_make_is_applied_and_repaired(world: World) -> None:
     deployed = world.deploy(config_map("settings", color="blue", size="large"), deployment("web", 1),
                             processors=[patch(None), IMAGES, METADATA])  # fmt: skip
@@ -66,12 +62,12 @@ def test_a_changed_processor_is_another_revision_without_asking_the_source(
 ) -> None:
     deployed = world.deploy(config_map("settings"), processors=[patch("red")])
     before = deployed.wait_ready()
-    asked = requests_for(registry, deployed.name)
+    asked = registry.requests_to(deployed.name)
     deployed.change(processors=[patch("green")])
     after = deployed.wait_installed(before["installedRevision"])
     assert deployed.data("settings") == {"color": "green"}
     assert after["sources"] == before["sources"]
-    assert requests_for(registry, deployed.name) == asked
+    assert registry.requests_to(deployed.name) == asked
 
 
 def test_a_patch_that_selects_nothing_leaves_what_is_installed(world: World) -> None:

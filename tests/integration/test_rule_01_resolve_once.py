@@ -35,17 +35,12 @@ class Origin:
         return world.deploy(name=name, ref="none", sources=[self.entry(name)], **spec)
 
 
-def requests_to(registry: LocalRegistry, repository: str) -> list[str]:
-    """Return what was asked of a repository: the lines of the registry's log that name it."""
-    return [line for line in registry.log.splitlines() if f"/v2/{repository}/" in line]
-
-
 @pytest.fixture
 def image_origin(registry: LocalRegistry) -> Origin:
     return Origin(
         entry=lambda name: image(f"{registry.host}/{name}:v1"),
         put=lambda name, value: registry.push_image(name, "v1", [bundle_of(value)]),
-        asked=lambda name: requests_to(registry, name),
+        asked=registry.requests_to,
     )
 
 
@@ -223,12 +218,12 @@ def test_to_take_the_annotation_off_asks_for_nothing(world: World, registry: Loc
     deployed.request_reconcile("once")
     deployed.wait(lambda: deployed.status().get("lastHandledReconcileAt") == "once", "the request obeyed")
     deployed.wait_ready()
-    before = requests_to(registry, deployed.name)
+    before = registry.requests_to(deployed.name)
 
     deployed.change(metadata={"annotations": None})
     world.wait_until_looked_at()
 
-    assert requests_to(registry, deployed.name) == before
+    assert registry.requests_to(deployed.name) == before
 
 
 def test_a_source_that_comes_back_is_resolved_anew(world: World, registry: LocalRegistry) -> None:

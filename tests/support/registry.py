@@ -169,6 +169,10 @@ class LocalRegistry(RegistryClient):
         """Return its log: one line for each request, among others."""
         return self._process.log.read_text(encoding="utf-8")
 
+    def requests_to(self, repository: str) -> list[str]:
+        """Return what was asked of a repository: the lines of the log that name it."""
+        return [line for line in self.log.splitlines() if f"/v2/{repository}/" in line]
+
 
 def pack(layer: Layer) -> bytes:
     """Return the tar archive of a layer; equal layers give equal bytes."""
