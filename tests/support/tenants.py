@@ -220,4 +220,4 @@ class Tenants:
 
     def put(self, namespace: str, plural: str, manifest: Manifest) -> None:
         path = f"/api/v1/namespaces/{namespace}/{plural}/{manifest['metadata']['name']}"
-        self.world.client.apply(path, manifest, manager="tests", force=True)
+        make(self.world, path, manifest)
