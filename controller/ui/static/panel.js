@@ -77,7 +77,7 @@ export class Panel {
     if (!reply.ok) {
       const { message } = await reply.json();
       if (reply.status === 404) this.gone = message;
-      this.fail(message);
+      this.fail(this.gone || message);
       return;
     }
     if (tab === "yaml") {
@@ -110,7 +110,7 @@ export class Panel {
     const reply = await fetch(`${this.detail.path}/${what}?${new URLSearchParams({ uid: this.uid })}`);
     if (reply.status !== 503 || !tries || this.isLeft) return reply;
     await new Promise((resolve) => setTimeout(resolve, 250));
-    return this.read(what, tries - 1);
+    return this.gone ? reply : this.read(what, tries - 1);
   }
 
   summary({ node, owners, created, since, wave, drift, pods }) {
