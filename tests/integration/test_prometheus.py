@@ -45,6 +45,7 @@ DOCUMENTED = {
 }
 """The metrics that users are told of, with type and labels, but for those of every process."""
 PROCESS_METRICS = frozenset(re.findall(r"`(process_\w+)`", (ROOT / "config/README.md").read_text()))
+TESTS_OF_RULES = sorted((ROOT / "tests/data/prometheus").glob("*.yaml"))
 NAMES = re.compile(r"\b((?:rukpak|controller_runtime|workqueue|rest_client|leader_election|process)_[a-z_]+)\b")
 
 
@@ -58,9 +59,8 @@ def rules_file(folder: Path) -> Path:
 
 def test_the_rules_do_what_they_say(prometheus: Mapping[str, Path], tmp_path: Path) -> None:
     rules_file(tmp_path)
-    shutil.copy(ROOT / "tests/data/prometheus/rules.yaml", tmp_path / "tests.yaml")
     done = subprocess.run(
-        [prometheus["promtool"], "test", "rules", "tests.yaml"],
+        [prometheus["promtool"], "test", "rules", *(shutil.copy(each, tmp_path) for each in TESTS_OF_RULES)],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -71,9 +71,9 @@ def test_the_rules_do_what_they_say(prometheus: Mapping[str, Path], tmp_path: Pa
 
 def test_every_alert_is_tested() -> None:
     alerts = set(re.findall(r"alert: (\w+)", RULES.read_text()))
-    tested = set(
-        re.findall(r"alertname: (\w+)\n    exp_alerts", (ROOT / "tests/data/prometheus/rules.yaml").read_text())
-    )
+    tested = {
+        name for each in TESTS_OF_RULES for name in re.findall(r"alertname: (\w+)\n    exp_alerts", each.read_text())
+    }
     assert alerts == tested
 
 
