@@ -23,9 +23,9 @@ from typing import TypeVar
 
 KILL_SECONDS = 10.0
 Value = TypeVar("Value")
-SHORTEST_SECONDS = 0.02
+SHORTEST_SECONDS = 0.05
 LONGEST_SECONDS = 0.25
-SHARE = 0.1
+SHARE = 0.2
 """Part of the time that it took so far: most conditions are requests, and asking all the time keeps a core busy."""
 
 

@@ -3,6 +3,7 @@
     GET  /                                       the document; with ?token=… first a cookie
     GET  /static/NAME                            its parts
     GET  /api/stream                             server-sent events: `contact`, and `rows`, or with ?name=… `detail`
+                                                 or `unchanged`
     GET  /api/deployments/NAME/yaml              with ?uid=… of one of its objects
     GET  /api/deployments/NAME/object            what the panel of its object with ?uid=… shows
     GET  /api/deployments/NAME/log               of ?container=… of its Pod with ?uid=…, as lines of JSON; also with
@@ -255,6 +256,8 @@ async def _detail_events(site: Site, name: str) -> AsyncIterator[tuple[str, str]
                 if text != sent:
                     sent = text
                     yield "detail", text
+                else:  # an object may have come and gone in between
+                    yield "unchanged", "{}"
             yield "", ""
             await asyncio.sleep(TICK_SECONDS)
             waited += TICK_SECONDS

@@ -496,12 +496,12 @@ PORT = {"name": "gossip", "port": 7946}
 KEPT: dict[str, tuple[Manifest, Manifest, str]] = {
     "no cluster IP": ({"clusterIP": "None", "ports": [PORT]}, {"ports": [PORT]}, "spec.clusterIP: None"),
     "a node port": (
-        {"type": "NodePort", "ports": [{**PORT, "nodePort": 30977}]}, {"type": "NodePort", "ports": [PORT]},
-        "nodePort: 30977",
+        {"type": "NodePort", "ports": [{**PORT, "nodePort": 30001}]}, {"type": "NodePort", "ports": [PORT]},
+        "nodePort: 30001",
     ),
     "a port of the health check": (
-        {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 30978, "ports": [PORT]},
-        {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "ports": [PORT]}, "spec.healthCheckNodePort: 30978",
+        {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 30002, "ports": [PORT]},
+        {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "ports": [PORT]}, "spec.healthCheckNodePort: 30002",
     ),
 }  # fmt: skip
 
@@ -538,11 +538,11 @@ def left_in(deployed: Deployed) -> str:
 
 
 def test_a_warning_ends_for_each_field_that_somebody_removes_or_takes(world: World) -> None:
-    port = {**PORT, "nodePort": 30979}
+    port = {**PORT, "nodePort": 30003}
     first = {
         "type": "NodePort",
         "clusterIP": "10.0.0.221",
-        "ports": [port, {"name": "b", "port": 1, "nodePort": 30980}],
+        "ports": [port, {"name": "b", "port": 1, "nodePort": 30004}],
     }
     second = {"type": "NodePort", "ports": [PORT, {"name": "b", "port": 1}]}
 
@@ -553,12 +553,12 @@ def test_a_warning_ends_for_each_field_that_somebody_removes_or_takes(world: Wor
     before = wait_changed(deployed, "")
     deployed.change(sources=[image(world.push(deployed.name, service(second), tag="v2"))])
     wait_changed(deployed, before)
-    for text in ("10.0.0.221", "30979", "30980"):
+    for text in ("10.0.0.221", "30003", "30004"):
         assert text in left_in(deployed)
     path = deployed.path_of("peers", "services")
-    patch = [{"op": "replace", "path": "/spec/ports/0/nodePort", "value": 30989}]
+    patch = [{"op": "replace", "path": "/spec/ports/0/nodePort", "value": 30005}]
     world.client.json_patch(path, patch, manager="somebody")
-    deployed.wait(lambda: "30979" not in left_in(deployed), "no warning about what another manager has set")
+    deployed.wait(lambda: "30003" not in left_in(deployed), "no warning about what another manager has set")
     assert "10.0.0.221" in left_in(deployed)
     world.controller.kill()
     world.client.apply(path, service({"clusterIP": "10.0.0.221", "ports": first["ports"][1:]}), manager="x", force=True)
@@ -608,7 +608,7 @@ DROPPED: dict[str, tuple[str, Manifest, str]] = {
     "affinity": (
         "Service", {"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 9}}}, ""
     ),
-    "a type with node ports": ("Service", {"type": "NodePort", "ports": [{**PORT, "nodePort": 30981}]}, ""),
+    "a type with node ports": ("Service", {"type": "NodePort", "ports": [{**PORT, "nodePort": 30006}]}, ""),
     "policies and IPs": (
         "Service", {"internalTrafficPolicy": "Local", "externalIPs": ["192.0.2.1"], "type": "ClusterIP"}, ""
     ),

@@ -52,7 +52,10 @@ export class Detail {
       this.drawer,
     );
     replace(this.parts.head, make("h1", {}, this.name), make("p", { class: "quiet" }, "Loading…"));
-    follow(`/api/stream?name=${encodeURIComponent(this.name)}`, { detail: (news) => this.take(news) });
+    follow(`/api/stream?name=${encodeURIComponent(this.name)}`, {
+      detail: (news) => this.take(news),
+      unchanged: () => this.panel?.refreshIf(this.detail?.objects ?? []),
+    });
   }
 
   leave() {

@@ -57,11 +57,11 @@ export class Panel {
     replace(this.nav, ...tabs.map(([name, title]) => make("a", { href: `${this.address}/${name}`, key: name, "aria-current": name === this.tab && "page" }, title)));
   }
 
-  /** Show again what has changed if the object has, or has gone before the stream told of it. */
+  /** Show again what has changed if the object has, or if it is not among the nodes: it may have come and gone. */
   refreshIf(nodes) {
     const node = find(nodes, this.uid);
-    const text = JSON.stringify(node ?? null);
-    if (this.seen !== text && this.tab && (this.seen !== undefined || !node)) this.refresh();
+    const text = JSON.stringify(node);
+    if (this.tab && (!node || text !== this.seen)) this.refresh();
     this.seen = text;
   }
 

@@ -244,7 +244,7 @@ def test_messages_are_cut_at_the_width_of_a_terminal(
     is_terminal, form, is_cut = CUTS[where]
     cluster.put(observed(status={"conditions": [condition("Ready", "False", "Applying", "word " * 40)]}))
     monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
-    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((90, 20)))
+    monkeypatch.setattr("shutil.get_terminal_size", lambda **_: os.terminal_size((90, 20)))
     assert main(["tree", "shop", "--color=never", f"--output={form}"]) == 0
     line = capsys.readouterr().out.splitlines()[1]
     assert (len(line) == 90, line.endswith("…")) == (is_cut, is_cut)
