@@ -10,6 +10,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -33,6 +34,7 @@ from tests.support.pages import (
     EVENTS,
     LEASES,
     NEXT,
+    PODS,
     STORE,
     WORKLOADS,
     Served,
@@ -203,6 +205,16 @@ def test_watches_of_one_end_with_the_last_page_that_shows_it(served: Served, sho
             break
         time.sleep(0.1)
     assert served.board.view("shop") is None
+
+
+def test_that_something_may_have_come_and_gone_between_two_details_is_told(served: Served, shop: Shop) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        told = pool.submit(served.follow, "/api/stream?name=shop", "detail", "unchanged")
+        while not told.done():
+            name = shop.put_pod("vt9mb", is_ready=True)["metadata"]["name"]
+            shop.api.delete(PODS, name)
+            time.sleep(0.05)
+    assert told.result()[1] == {}
 
 
 @pytest.mark.parametrize("name", ["a,b", "../x", "A"])
