@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import uuid
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -60,6 +61,8 @@ TOGETHER_DEPTH = 2
 """Folders that are deeper, such as `tests/e2e/tenancy`, stay on one worker."""
 NODES = "tests/node/"
 """So does this one: two clusters of real nodes would take from each other what their seconds need."""
+FAKE_NODES = re.compile(r"(?<!fresh_)\bkwok_cluster|standing_kwok_world")
+"""What a file says that uses the shared cluster with a fake node, as all of `tests/e2e` do: one worker has it."""
 BINARIES = pytest.StashKey[Binaries]()
 LEFT_OUT = pytest.StashKey[list[str]]()
 SURROUNDINGS = pytest.StashKey[Surroundings]()
@@ -119,7 +122,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if id(item) not in chosen]
         _skip_without_programs(config.stash[BINARIES], items)
     # Stable: a file's tests stay together.
-    items.sort(key=lambda item: (not _is_of_folder(item.nodeid), item.get_closest_marker("long") is None))
+    items.sort(key=lambda item: (not _group_of(_file_of(item.nodeid)), item.get_closest_marker("long") is None))
     rough = [item for item in items if _needs_own_cluster(item)]
     for item in rough:
         item.add_marker(RESET_BEFORE_TLS)
@@ -133,21 +136,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
     """Keep the files of a folder on one worker, too, if they share what they start."""
-    return FolderScheduling(config, log) if config.getoption("dist") == "loadfile" else None
+    return GroupScheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
-class FolderScheduling(LoadFileScheduling):  # type: ignore[misc]
-    """A file stays on one worker, and so do all files of a folder like `tests/e2e/tenancy`, and those of real nodes."""
+class GroupScheduling(LoadFileScheduling):  # type: ignore[misc]
+    """A file stays on one worker, and so do all files that share what is started for them alone."""
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
-        return file.rpartition("/")[0] if _is_of_folder(nodeid) else file
+        return _group_of(file) or file
 
 
-def _is_of_folder(nodeid: str) -> bool:
-    """Whether a test is in a folder below integration/ or e2e/, or in node/."""
-    is_deep = nodeid.partition("::")[0].count("/") > TOGETHER_DEPTH and not nodeid.startswith("tests/unit/")
-    return is_deep or nodeid.startswith(NODES)
+def _file_of(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
+
+
+@cache
+def _group_of(file: str) -> str:
+    """Return what a file shares with others: a folder like `tests/e2e/tenancy`, real nodes, or a fake one."""
+    folder = file.rpartition("/")[0]
+    if folder.startswith("tests/unit"):
+        return ""
+    if folder.count("/") >= TOGETHER_DEPTH or file.startswith(NODES):
+        return folder
+    is_e2e = folder == "tests/e2e"
+    return "a fake node" if is_e2e or FAKE_NODES.search((ROOT / file).read_text(encoding="utf-8")) else ""
 
 
 def _find_thorough(items: list[pytest.Item]) -> Iterator[pytest.Item]:
