@@ -57,6 +57,7 @@ if os.geteuid() == 0:
     OPTIONAL = {"node_cluster": (*CONTROL_PLANE, *NODE), "fresh_node_cluster": (*CONTROL_PLANE, *NODE)}
 GO = {"GOGC": "400", "GOMAXPROCS": "1"}
 """Variables of programs that are written in Go."""
+ON_CLUSTERS = ("tests/integration", "tests/e2e", "tests/node")
 TOGETHER_DEPTH = 2
 """Folders that are deeper, such as `tests/e2e/tenancy`, stay on one worker."""
 NODES = "tests/node/"
@@ -155,7 +156,7 @@ def _file_of(nodeid: str) -> str:
 def _group_of(file: str) -> str:
     """Return what a file shares with others: a folder like `tests/e2e/tenancy`, real nodes, or a fake one."""
     folder = file.rpartition("/")[0]
-    if folder.startswith("tests/unit"):
+    if not folder.startswith(ON_CLUSTERS):
         return ""
     if folder.count("/") >= TOGETHER_DEPTH or file.startswith(NODES):
         return folder
