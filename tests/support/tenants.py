@@ -12,6 +12,7 @@ import pytest
 from hack.packaging.manifests import render
 from rukpak.api import names
 from rukpak.controller.playground.cluster import ControlPlane
+from rukpak.controller.playground.processes import wait_for
 from tests.support.bundles import (
     CONTROLLER_AGENT,
     DEPLOYMENTS,
@@ -105,6 +106,15 @@ OWN = {"installNamespace": "tenant", "serviceAccountName": "installer"}
 PLURALS = {"ServiceAccount": "serviceaccounts", "Role": "roles", "RoleBinding": "rolebindings"}
 
 
+def wait_for_right(world: World, who: User, verb: str, resource: str, **attributes: str) -> None:
+    """Wait until the API server has seen the roles and bindings that it has taken: that a user may do something."""
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    spec = {"resourceAttributes": {"verb": verb, "resource": resource, **attributes}}
+    body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec}
+    client = world.client.acting_as(who)
+    wait_for(lambda: client.create(path, body).value["status"]["allowed"], 60, f"{who.name} may {verb} {resource}")
+
+
 @contextmanager
 def refused(*sayings: str) -> Iterator[None]:
     """Expect that the API server refuses a request, with one of these texts in its message."""
@@ -148,6 +158,7 @@ class Tenants:
         make_namespace(self.world, name)
         self.admit_again(name)
         self.bind(f"editor-{name}", "rukpak-editor", {"kind": "Group", "name": name})
+        self._wait_until_admitted(name, name)
 
     def admit_another(self, name: str, people: str) -> None:
         """Create a namespace again under its name, for other users than before."""
@@ -155,6 +166,12 @@ class Tenants:
         self.admit_again(name)
         change = [{"op": "replace", "path": "/subjects/0/name", "value": people}]
         self.world.client.json_patch(f"{RBAC}/namespaces/{name}/rolebindings/bundles", change)
+        self._wait_until_admitted(name, people)
+
+    def _wait_until_admitted(self, name: str, people: str) -> None:
+        who, account = User(people, (people, AUTHENTICATED)), OWN["serviceAccountName"]
+        wait_for_right(self.world, who, "create", names.PLURAL, group=names.GROUP)
+        wait_for_right(self.world, who, "impersonate", "serviceaccounts", namespace=name, name=account)
 
     def bind(self, name: str, role: str, subject: Manifest) -> str:
         """Bind users to a ClusterRole in the whole cluster; return the path of the binding."""

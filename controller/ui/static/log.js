@@ -46,7 +46,7 @@ export class Log {
   take(pods) {
     this.pods = new Map(pods.map((pod) => [pod.uid, pod]));
     const chosen = this.choose.pod.value;
-    if (this.isOver && this.follow.checked && !this.previous.checked && this.pods.has(chosen) && this.hasNews()) this.open();
+    this.openIfNew();
     const order = [...pods].sort((one, other) => (one.state === "healthy") - (other.state === "healthy")); // equal ones stay in order
     const options = order.map((pod) => make("option", { value: pod.uid }, pod.name));
     const text = order.map((pod) => pod.uid).sort().join(" ");
@@ -68,10 +68,11 @@ export class Log {
     return found.find((each) => each.name === this.choose.container.value) ?? {};
   }
 
-  /** Return whether a log that has ended would now be that of another run, or one that could not be read at all. */
-  hasNews() {
+  /** Read again if a log that has ended would now be that of another run, or could not be read at all. */
+  openIfNew() {
+    if (!this.isOver || !this.follow.checked || this.previous.checked || !this.pods.has(this.choose.pod.value)) return;
     const { restarts, state } = this.container;
-    return restarts !== this.opened.restarts || (!this.lines.length && state !== this.opened.state);
+    if (restarts !== this.opened.restarts || (!this.lines.length && state !== this.opened.state)) this.open();
   }
 
   fillContainers() {
@@ -101,7 +102,9 @@ export class Log {
     } catch (error) {
       if (!reading.signal.aborted) this.said.textContent = `The log ends here: ${error.message}`;
     }
-    if (!reading.signal.aborted) this.isOver = true;
+    if (reading.signal.aborted) return;
+    this.isOver = true;
+    this.openIfNew(); // what has happened while it was read
   }
 
   async read(reader) {

@@ -17,6 +17,7 @@ export class Panel {
     this.log = null;
     this.mayHavePods = undefined; // until that is known
     this.gone = ""; // what is said once it does not exist any more
+    this.asked = 0; // how often: only the answer to the last question counts
   }
 
   get address() {
@@ -72,22 +73,25 @@ export class Panel {
       this.fail(this.gone);
       return;
     }
-    const reply = await this.read(tab === "yaml" ? "yaml" : "object");
-    if (this.isLeft || tab !== this.tab) return;
+    const number = (this.asked += 1);
+    const isOld = () => this.isLeft || number !== this.asked;
+    const reply = await this.read(tab === "yaml" ? "yaml" : "object", isOld);
+    if (isOld()) return;
     if (!reply.ok) {
       const { message } = await reply.json();
       if (reply.status === 404) this.gone = message;
-      this.fail(this.gone || message);
+      this.fail(message);
       return;
     }
     if (tab === "yaml") {
       const text = await reply.text();
+      if (isOld()) return;
       this.title.textContent = this.detail.titleOf(this.uid);
-      if (tab === this.tab) replace(this.body, make("pre", { role: "region", tabindex: "0", "aria-label": "YAML" }, text));
+      replace(this.body, make("pre", { role: "region", tabindex: "0", "aria-label": "YAML" }, text));
       return;
     }
     const about = await reply.json();
-    if (this.isLeft || tab !== this.tab) return;
+    if (isOld()) return;
     this.title.textContent = about.title;
     if (this.mayHavePods !== about.may_have_pods) {
       this.mayHavePods = about.may_have_pods;
@@ -106,11 +110,11 @@ export class Panel {
   }
 
   /** Return a reply; objects are only known once the stream has brought them. */
-  async read(what, tries = 20) {
+  async read(what, isOld, tries = 20) {
     const reply = await fetch(`${this.detail.path}/${what}?${new URLSearchParams({ uid: this.uid })}`);
-    if (reply.status !== 503 || !tries || this.isLeft) return reply;
+    if (reply.status !== 503 || !tries) return reply;
     await new Promise((resolve) => setTimeout(resolve, 250));
-    return this.gone ? reply : this.read(what, tries - 1);
+    return isOld() ? reply : this.read(what, isOld, tries - 1);
   }
 
   summary({ node, owners, created, since, wave, drift, pods }) {

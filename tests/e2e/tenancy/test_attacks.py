@@ -16,7 +16,7 @@ from rukpak.api import names
 from tests.support.bundles import DEPLOYMENTS, ROOT, Deployed, Manifest, config_map, exists, image
 from tests.support.inside import ApiError, User
 from tests.support.installations import NAMESPACE
-from tests.support.tenants import ANN, AUTHENTICATED, BEN, OWN, Tenants, make, refused
+from tests.support.tenants import ANN, AUTHENTICATED, BEN, OWN, Tenants, make, refused, wait_for_right
 
 pytestmark = pytest.mark.timeout(300)
 RBAC = "rbac.authorization.k8s.io"
@@ -237,6 +237,8 @@ def _cid(tenants: Tenants) -> None:
     reference = {"apiGroup": RBAC, "kind": "Role", "name": "bundles"}
     binding = rbac("RoleBinding", "cid", roleRef=reference, subjects=[{"apiGroup": RBAC, **user}])
     make(tenants.world, f"{PATH}/namespaces/tenant/rolebindings/cid", binding)
+    wait_for_right(tenants.world, CID, "update", names.PLURAL, group=names.GROUP, name=givers[-1])
+    wait_for_right(tenants.world, CID, "impersonate", "serviceaccounts", namespace="tenant", name="installer")
 
 
 def givers(*found: str) -> list[Manifest]:
