@@ -64,9 +64,9 @@ def measure(sizes: Sequence[int]) -> Iterator[Point]:
     """Yield what each size costs; each has a control plane of its own."""
     for size in sizes:
         with make_testbed() as testbed:
-            crowd.gather(testbed, size, 0)
-            since = testbed.position()
-            with testbed.running_controller():
+            gathered, since = crowd.gather(testbed, size, 0), testbed.position()
+            try:
+                crowd.start(gathered)
                 yield Point(
                     series="bundles",
                     size=size,
@@ -74,6 +74,8 @@ def measure(sizes: Sequence[int]) -> Iterator[Point]:
                     requests=testbed.requests(since).total,
                     memory=testbed.peak(),
                 )
+            finally:
+                testbed.stop_controller()
     for series, make in _INSTALLED.items():
         for size in (size for size in sizes if size <= _LARGEST.get(series, size)):
             with make_testbed() as testbed:
