@@ -52,7 +52,7 @@ SECONDS = {
     "node": 70,
     "node --all": 720,
 }
-"""On a machine with two cores that does other work, too."""
+"""On a machine with two cores that does nothing else."""
 LEFT_OUT = (
     "left out: storms, kills at every write, wrong clocks, soaks, the second Helm, and rules repeated for each kind; "
     "hack/test --all runs them"

@@ -62,7 +62,7 @@ TOGETHER_DEPTH = 2
 """Folders that are deeper, such as `tests/e2e/tenancy`, stay on one worker."""
 NODES = "tests/node/"
 """So does this one: two clusters of real nodes would take from each other what their seconds need."""
-FAKE_NODES = re.compile(r"(?<!fresh_)\bkwok_cluster|standing_kwok_world")
+FAKE_NODES = re.compile(r"\bkwok_cluster|\bstanding_kwok_world")
 """What a file says that uses the shared cluster with a fake node, as all of `tests/e2e` do: one worker has it."""
 BINARIES = pytest.StashKey[Binaries]()
 LEFT_OUT = pytest.StashKey[list[str]]()
@@ -123,7 +123,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if id(item) not in chosen]
         _skip_without_programs(config.stash[BINARIES], items)
     # Stable: a file's tests stay together.
-    items.sort(key=lambda item: (not _group_of(_file_of(item.nodeid)), item.get_closest_marker("long") is None))
+    items.sort(
+        key=lambda item: (not _group_of(item.nodeid.partition("::")[0]), item.get_closest_marker("long") is None)
+    )
     rough = [item for item in items if _needs_own_cluster(item)]
     for item in rough:
         item.add_marker(RESET_BEFORE_TLS)
@@ -136,7 +138,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
-    """Keep the files of a folder on one worker, too, if they share what they start."""
+    """Keep files on one worker, too, that share what they start."""
     return GroupScheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
@@ -146,10 +148,6 @@ class GroupScheduling(LoadFileScheduling):  # type: ignore[misc]
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
         return _group_of(file) or file
-
-
-def _file_of(nodeid: str) -> str:
-    return nodeid.partition("::")[0]
 
 
 @cache

@@ -76,22 +76,19 @@ export class Panel {
     const number = (this.asked += 1);
     const isOld = () => this.isLeft || number !== this.asked;
     const reply = await this.read(tab === "yaml" ? "yaml" : "object", isOld);
+    const isText = reply.ok && tab === "yaml";
+    const about = await (isText ? reply.text() : reply.json());
     if (isOld()) return;
     if (!reply.ok) {
-      const { message } = await reply.json();
-      if (reply.status === 404) this.gone = message;
-      this.fail(message);
+      if (reply.status === 404) this.gone = about.message;
+      this.fail(about.message);
       return;
     }
-    if (tab === "yaml") {
-      const text = await reply.text();
-      if (isOld()) return;
+    if (isText) {
       this.title.textContent = this.detail.titleOf(this.uid);
-      replace(this.body, make("pre", { role: "region", tabindex: "0", "aria-label": "YAML" }, text));
+      replace(this.body, make("pre", { role: "region", tabindex: "0", "aria-label": "YAML" }, about));
       return;
     }
-    const about = await reply.json();
-    if (isOld()) return;
     this.title.textContent = about.title;
     if (this.mayHavePods !== about.may_have_pods) {
       this.mayHavePods = about.may_have_pods;
