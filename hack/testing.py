@@ -69,7 +69,7 @@ class Choice:
     everything: bool = False
     retry: bool = False
     within: float = math.inf
-    """Minutes: a part that begins later runs without `--all`."""
+    """Minutes, after which tests that only `--all` adds are skipped."""
     arguments: tuple[str, ...] = ()
     """For pytest."""
 
@@ -94,8 +94,8 @@ def main(arguments: Sequence[str]) -> int:
         LAST_FAILED.unlink(missing_ok=True)
     begun, results = time.monotonic(), []
     for part in choice.parts:
-        is_late = time.monotonic() - begun > 60 * choice.within
-        results.append(run_part(part, replace(choice, everything=choice.everything and not is_late), is_late=is_late))
+        left = choice.within - (time.monotonic() - begun) / 60
+        results.append(run_part(part, replace(choice, within=left)))
     if choice.retry:
         for result in results:
             retry(result, choice)
@@ -147,10 +147,8 @@ def _find_kubeconfig(words: list[str], called_from: Path) -> list[str]:
     return found
 
 
-def run_part(part: str, choice: Choice, *, is_late: bool = False) -> Result:
+def run_part(part: str, choice: Choice) -> Result:
     """Run one part and say how long it is going to take."""
-    if is_late:
-        print(f"== {part}: without --all, since {choice.within:.0f} minutes have passed", flush=True)
     key = f"{part} --all" if choice.everything and part != "lint" else part
     print(f"== {part}{'' if choice.paths else f', about {describe_seconds(SECONDS[key])}'}", flush=True)
     begun = time.monotonic()
@@ -189,18 +187,16 @@ def _is_typed(package: Path) -> bool:
 
 
 def _run_tests(part: str, choice: Choice) -> int:
-    given = [*choice.paths, *(["--all"] if choice.everything else []), *choice.arguments]
+    within = [f"{WITHIN}{choice.within:.1f}"] if choice.within < math.inf else []
+    given = [*choice.paths, *(["--all"] if choice.everything else []), *within, *choice.arguments]
     targets = given if choice.paths else [*PARTS[part], *given]
-    processors = len(os.sched_getaffinity(0))
+    # Tests mostly wait, for programs and for clusters: four workers share two cores. Each worker has clusters of its
+    # own, and a file stays on one worker, as do all of real nodes, whose seconds are asserted.
+    workers = [f"--numprocesses={1 if part == 'node' else 2 * len(os.sched_getaffinity(0))}", "--dist=loadfile"]
     if part == "unit":
-        # One worker more than processors: a quarter of the time, unit tests wait for programs.
-        return _pytest(f"--numprocesses={processors + 1}", "--dist=loadfile", *targets)
-    status = _obtain_programs(targets)
-    # Tests on clusters mostly wait: four workers share two cores. Each worker has clusters of its own, and a file
-    # stays on one worker, as do all of real nodes, whose seconds are asserted. Files start in the order of
-    # tests/conftest.py, where xdist would start those with most tests.
-    workers = 1 if part == "node" else 2 * processors
-    return status or _pytest(f"--numprocesses={workers}", "--dist=loadfile", "--no-loadscope-reorder", *targets)
+        return _pytest(*workers, *targets)
+    # Files start in the order of tests/conftest.py, where xdist would start those with most tests.
+    return _obtain_programs(targets) or _pytest(*workers, "--no-loadscope-reorder", *targets)
 
 
 def _obtain_programs(targets: Sequence[str]) -> int:

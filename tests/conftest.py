@@ -6,8 +6,10 @@ Programs are obtained once the tests are collected, and only those that the sele
 from __future__ import annotations
 
 import gc
+import math
 import os
 import re
+import time
 import uuid
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -66,6 +68,8 @@ FAKE_NODES = re.compile(r"\bkwok_cluster|\bstanding_kwok_world")
 """What a file says that uses the shared cluster with a fake node, as all of `tests/e2e` do: one worker has it."""
 BINARIES = pytest.StashKey[Binaries]()
 LEFT_OUT = pytest.StashKey[list[str]]()
+LATE = pytest.StashKey[float]()
+"""The time, of the monotonic clock, after which what only `--all` adds is skipped."""
 SURROUNDINGS = pytest.StashKey[Surroundings]()
 RESET_BEFORE_TLS = pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning")
 """An API server that is killed resets connections before their TLS handshake. CPython leaves these to the garbage
@@ -75,12 +79,15 @@ collector (`SSLSocket._create`, where `getpeername` fails), and the caller never
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kubeconfig", type=Path, help="use this cluster; tests that kill or audit theirs are left out")
     parser.addoption("--all", action="store_true", help="also what takes long: tests/README.md says what that is")
+    parser.addoption("--within", type=float, help="skip what only --all adds once so many minutes have passed")
     parser.addoption("--obtain", action="store_true", help="with --collect-only: obtain the programs of these tests")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if Mechanisms.found().lack():
         _go_on_unconfined()
+    within = config.getoption("--within")
+    config.stash[LATE] = math.inf if within is None else time.monotonic() + 60 * within
     config.stash[SURROUNDINGS] = Surroundings()
     config.stash[BINARIES] = Binaries(read_settings(), _teller(config), builds=BUILDS)
 
@@ -116,11 +123,14 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put folders and long files first; leave out what takes long, and tests that could harm the user's own cluster."""
-    if not config.getoption("--all"):
-        left_out = [*_find_thorough(items)]
-        config.hook.pytest_deselected(items=left_out)
-        chosen = set(map(id, left_out))
-        items[:] = [item for item in items if id(item) not in chosen]
+    thorough = [*_find_thorough(items)]
+    if config.getoption("--all"):
+        for item in thorough:
+            item.add_marker(pytest.mark.thorough)
+    else:
+        config.hook.pytest_deselected(items=thorough)
+        left_out = set(map(id, thorough))
+        items[:] = [item for item in items if id(item) not in left_out]
         _skip_without_programs(config.stash[BINARIES], items)
     # Stable: a file's tests stay together.
     items.sort(
@@ -180,6 +190,13 @@ def _skip_without_programs(binaries: Binaries, items: list[pytest.Item]) -> None
         for item in needing if missing else []:
             reason = f"{', '.join(sorted(missing))}: missing, and takes minutes to build; hack/test --all does"
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what only `--all` adds once the time for it has passed."""
+    if time.monotonic() > item.config.stash[LATE] and item.get_closest_marker("thorough") is not None:
+        pytest.skip("the time that --within gives has passed")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -62,7 +63,7 @@ def test_without_a_part_all_tests_on_clusters_share_their_workers(machine: Machi
     status, output = run("-k", "color")
     assert status == 0
     assert machine.commands[-3:] == [
-        "pytest --numprocesses=3 --dist=loadfile tests/unit -k color",
+        "pytest --numprocesses=4 --dist=loadfile tests/unit -k color",
         "hack.control_plane programs",
         f"pytest {' '.join(CLUSTERS)} tests/integration tests/e2e tests/node -k color",
     ]
@@ -71,17 +72,17 @@ def test_without_a_part_all_tests_on_clusters_share_their_workers(machine: Machi
 
 def test_a_path_takes_the_place_of_the_whole_part_and_is_run_whatever_it_is(machine: Machine, run: Run) -> None:
     _, output = run("unit", "tests/unit/hack/test_cache.py", "-x")
-    assert machine.commands == ["pytest --numprocesses=3 --dist=loadfile tests/unit/hack/test_cache.py --all -x"]
+    assert machine.commands == ["pytest --numprocesses=4 --dist=loadfile tests/unit/hack/test_cache.py --all -x"]
     assert "left out" not in output
 
 
-@pytest.mark.parametrize(("within", "expect"), [("1000", True), ("-1", False)])
-def test_what_begins_late_leaves_out_what_takes_long_and_says_so(
-    within: str, expect: bool, machine: Machine, run: Run
+def test_what_takes_long_has_until_the_same_time_in_all_parts(
+    machine: Machine, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, output = run("--all", f"--within={within}")
-    assert [line.endswith("--all") for line in machine.commands if line.startswith("pytest")] == [expect] * 2
-    assert ("unit: without --all, since" in output) is not expect
+    monkeypatch.setattr(testing, "time", SimpleNamespace(monotonic=lambda: 60 * len(machine.commands)))
+    run("--all", "--within=45")
+    words = [line.split() for line in machine.commands]
+    assert [line[-1] for line in words if line[0] == "pytest"] == ["--within=40.0", "--within=39.0"]
 
 
 def test_all_parts_run_even_if_one_fails(machine: Machine, run: Run) -> None:
@@ -94,7 +95,7 @@ def test_all_parts_run_even_if_one_fails(machine: Machine, run: Run) -> None:
 
 
 def test_a_test_that_passes_the_second_time_is_named(machine: Machine, run: Run) -> None:
-    machine.failing = {"--numprocesses=3": ["tests/unit/test_a.py::test_b"]}
+    machine.failing = {"--numprocesses=4": ["tests/unit/test_a.py::test_b"]}
     status, output = run("unit", "--retry")
     assert status == 0
     assert machine.commands[-1] == "pytest --all tests/unit/test_a.py::test_b"
