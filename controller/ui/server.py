@@ -23,7 +23,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -320,7 +320,7 @@ async def _show_log(site: Site, request: Request) -> Response:
         query.get("container", ""), previous=query.get("previous") == "true", follow=query.get("follow") == "true"
     )
     stream = await run_in_threadpool(_open_log, site, pod, parameters)
-    return StreamingResponse(_log_lines(stream), media_type="application/x-ndjson")
+    return LogResponse(stream)
 
 
 def _open_log(site: Site, pod: Manifest, query: list[tuple[str, Any]]) -> LineStream:
@@ -340,21 +340,34 @@ def _open_log(site: Site, pod: Manifest, query: list[tuple[str, Any]]) -> LineSt
         raise FailedError(one_line(f"{error.status} {error.reason}: {error.message}")) from None
 
 
-def _read_log(stream: LineStream) -> Iterator[list[str]]:
-    with stream:  # whoever reads closes the connection; others only end it
-        yield from read_lines(stream.segments())
+class LogResponse(StreamingResponse):
+    """The lines of a log. When the page closes, so does the connection to the API server."""
 
+    def __init__(self, stream: LineStream) -> None:
+        super().__init__(self._write_lines(), media_type="application/x-ndjson")
+        self._stream = stream
+        self._lines = read_lines(stream.segments())
+        self._reading = threading.Lock()
 
-async def _log_lines(stream: LineStream) -> AsyncIterator[str]:
-    found = _read_log(stream)
-    try:
-        # A thread waits for a silent container; when the page closes, the socket is, and the thread ends with it.
-        while lines := await to_thread.run_sync(next, found, None, abandon_on_cancel=True, limiter=_LOG_THREADS):
-            yield "".join(f"{json.dumps(line)}\n" for line in lines)
-    except ApiError as error:
-        yield f"{json.dumps(f'[the log ends here: {error.tell_user()}]')}\n"
-    finally:
-        stream.close()
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer as ASGI says, and close the connection, also if nobody has asked for the first line."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._stream.close()
+            with self._reading, self._stream:  # a thread that waits for a silent container ends now
+                pass
+
+    async def _write_lines(self) -> AsyncIterator[str]:
+        try:
+            while lines := await to_thread.run_sync(self._read, abandon_on_cancel=True, limiter=_LOG_THREADS):
+                yield "".join(f"{json.dumps(line)}\n" for line in lines)
+        except ApiError as error:
+            yield f"{json.dumps(f'[the log ends here: {error.tell_user()}]')}\n"
+
+    def _read(self) -> list[str]:
+        with self._reading:
+            return next(self._lines, [])
 
 
 async def _show_diff(site: Site, request: Request) -> Response:

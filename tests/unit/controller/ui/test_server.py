@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import http.client
@@ -17,13 +18,14 @@ from typing import NamedTuple
 
 import pytest
 import trustme
+from starlette.types import Message
 
 from rukpak.api import names
 from rukpak.controller.playground.processes import wait_for
 from rukpak.controller.revisions.store import RevisionStore
 from rukpak.controller.ui import watching
 from rukpak.controller.ui.guard import HEADERS
-from rukpak.controller.ui.server import RIGHT_SECONDS, Rights
+from rukpak.controller.ui.server import RIGHT_SECONDS, LogResponse, Rights
 from rukpak.controller.ui.watching import View
 from tests.support.fake_api import Fault
 from tests.support.objects import make
@@ -421,6 +423,22 @@ def test_a_log_that_is_followed_ends_with_its_page(served: Served, shop: Shop) -
         first = served.read_line(f"/api/deployments/shop/log?uid={uid}&follow=true")
     assert json.loads(first) == "first"
     assert ended.wait(30), "the connection to the API server is still open"
+
+
+@pytest.mark.parametrize("begin", [b"", b"first\n"])
+def test_whenever_the_page_goes_the_socket_of_its_log_is_closed(begin: bytes, shop: Shop) -> None:
+    shop.api.follow(LOG, begin)
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def send(_message: Message) -> None:
+        await asyncio.sleep(0)
+
+    stream = shop.api.client().stream(LOG)
+    asyncio.run(LogResponse(stream)({"type": "http"}, receive, send))
+    assert stream._socket
+    assert stream._socket.fileno() == -1
 
 
 def test_an_object_that_is_waited_for_keeps_no_page_waiting(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
