@@ -12,16 +12,17 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from rukpak.api import names
 from rukpak.api.v1alpha2.conditions import DECISIONS, Reason
 from rukpak.api.v1alpha2.reading import try_to_read
 from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.cli.command import FAILED, tell
-from rukpak.controller.content.limits import one_line, some
+from rukpak.controller.content.limits import one_line
 from rukpak.controller.kube.client import Client
 from rukpak.controller.views import MisuseError
-from rukpak.controller.views.access import Deployments, Manifest, explain_unserved
+from rukpak.controller.views.access import Deployments, Manifest, describe_unserved, explain_unserved
 from rukpak.controller.views.texts import name_of, show
 
 POLL_SECONDS = 0.5
@@ -308,10 +309,7 @@ def tell_unserved(verb: str, client: Client, namespace: str, values: Iterable[Ma
 
     Raises: ApiError.
     """
-    found: dict[str, list[str]] = {}
-    for value in values:
-        metadata = value["metadata"]
-        found.setdefault((metadata.get("labels") or {}).get(names.SHARD) or "", []).append(metadata["name"])
-    for shard, deployments in sorted(found.items()):
-        if why := explain_unserved(client, namespace, shard):
-            tell(f"rukpak {verb}: {some(deployments)}: {why}")
+    metadata = [value["metadata"] for value in values]
+    shards = {each["name"]: (each.get("labels") or {}).get(names.SHARD) or "" for each in metadata}
+    for line in describe_unserved(shards, partial(explain_unserved, client, namespace)):
+        tell(f"rukpak {verb}: {line}")

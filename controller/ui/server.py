@@ -272,24 +272,19 @@ def _offer(site: Site, name: str) -> str:
 
 async def _show_yaml(site: Site, request: Request) -> Response:
     name, uid = request.path_params["name"], request.query_params.get("uid", "")
-    is_complete = await run_in_threadpool(_is_complete, site.board, name, uid)
-    value = await run_in_threadpool(_find, site.board, name, uid)
+    value, is_complete = await run_in_threadpool(_find, site.board, name, uid)
     if value is None:
         return _fail_to_find(is_complete=is_complete)
     return PlainTextResponse(await run_in_threadpool(write_yaml, value, site.key))
 
 
-def _find(board: Board, name: str, uid: str) -> Manifest | None:
+def _find(board: Board, name: str, uid: str) -> tuple[Manifest | None, bool]:
+    """Return an object of a BundleDeployment, or without a UID that itself; and whether what is None does not exist."""
+    view = board.view(name)  # asked once: that of a page which was opened meanwhile knows other objects
+    is_complete = view is not None and view.is_complete() if uid else board.is_listed  # asked first
     if not uid:
-        return board.find(name)
-    view = board.view(name)
-    return view.find(uid) if view else None
-
-
-def _is_complete(board: Board, name: str, uid: str) -> bool:
-    """Return whether what is not found now does not exist; asked before it is looked for."""
-    view = board.view(name)
-    return view.is_complete() if uid and view else not uid
+        return board.find(name), is_complete
+    return view.find(uid) if view else None, is_complete
 
 
 def _fail_to_find(*, is_complete: bool) -> JSONResponse:
@@ -299,9 +294,9 @@ def _fail_to_find(*, is_complete: bool) -> JSONResponse:
 
 
 async def _show_object(site: Site, request: Request) -> Response:
-    name, uid = request.path_params["name"], request.query_params.get("uid", "")
-    view = site.board.view(name)
-    is_complete = await run_in_threadpool(_is_complete, site.board, name, uid)
+    uid = request.query_params.get("uid", "")
+    view = site.board.view(request.path_params["name"])
+    is_complete = await run_in_threadpool(view.is_complete) if view and uid else not uid  # asked first
     text = await run_in_threadpool(view.make_panel, uid, site.key) if view and uid else None
     if text is None:
         return _fail_to_find(is_complete=is_complete)
@@ -310,7 +305,7 @@ async def _show_object(site: Site, request: Request) -> Response:
 
 async def _show_log(site: Site, request: Request) -> Response:
     query = request.query_params
-    pod = await run_in_threadpool(_find, site.board, request.path_params["name"], query.get("uid", ""))
+    pod, _ = await run_in_threadpool(_find, site.board, request.path_params["name"], query.get("uid", ""))
     if pod is None or key_of(pod)[:2] != ("", "Pod"):
         return _fail(HTTPStatus.NOT_FOUND, "this Pod does not exist any more")
     if _LOG_THREADS.borrowed_tokens == MOST_LOGS:

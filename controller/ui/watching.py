@@ -24,7 +24,6 @@ from rukpak.api.v1alpha2.reading import try_to_read
 from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.apply.targets import Target
 from rukpak.controller.building.revision import Revision
-from rukpak.controller.content.limits import some
 from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
@@ -37,7 +36,15 @@ from rukpak.controller.processes.supervision import Kind
 from rukpak.controller.ui.model import make_detail, make_row, to_json
 from rukpak.controller.ui.panel import Seen, make_panel
 from rukpak.controller.untrusted import text
-from rukpak.controller.views.access import RUNNING, Manifest, explain_unserved, read_revisions, select_owned, typed
+from rukpak.controller.views.access import (
+    RUNNING,
+    Manifest,
+    describe_unserved,
+    explain_unserved,
+    read_revisions,
+    select_owned,
+    typed,
+)
 from rukpak.controller.views.objects import (
     Node,
     Outline,
@@ -235,8 +242,7 @@ class Board:
             return ""
         with self._lock:
             shards = {each: shard for each, shard in self._shards.items() if name in ("", each)}
-        found = {shard: sorted(each for each, its in shards.items() if its == shard) for shard in unserved}
-        return "\n".join(f"{some(found[shard])}: {why}" for shard, why in unserved.items() if found[shard])
+        return "\n".join(describe_unserved(shards, lambda shard: unserved.get(shard, "")))
 
     def rows(self) -> dict[str, tuple[int, str]]:
         """Return the version and the JSON of each row, by name."""
@@ -365,8 +371,9 @@ class View:
 
         May wait for the API server.
         """
+        is_listed = self._board.is_listed  # asked first
         if self._board.find(self._name) is None:
-            return self._board.is_listed
+            return is_listed
         self.read()
         with self._lock:
             watches = dict(self._objects)
@@ -382,11 +389,13 @@ class View:
             uid: of the object.
             key: of the hashes that stand for values of Secrets.
         """
-        self.read()
-        with self._lock:
-            nodes, waves, stored = self._nodes, self._waves, self._stored
         manifest, value = self.find(uid), self._board.find(self._name)
         deployment = try_to_read(value)[0] if value else None
+        self.read()
+        with self._lock:
+            if manifest is not None and not find_line(self._nodes, uid):
+                self._made = (self.version, self._make())  # a watch has taken it, and is about to note that
+            nodes, waves, stored = self._nodes, self._waves, self._stored
         line = find_line(nodes, uid)
         if manifest is None or deployment is None or not line:
             return None

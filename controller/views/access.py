@@ -18,6 +18,7 @@ from rukpak.api import names
 from rukpak.api.v1alpha2.reading import try_to_read
 from rukpak.api.v1alpha2.types import BundleDeployment, Pending, Status
 from rukpak.controller.building.revision import Revision
+from rukpak.controller.content.limits import some
 from rukpak.controller.kube.client import PAGE_ITEMS, Client, Response
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import ApiError, attempt
@@ -515,6 +516,21 @@ def explain_unserved(client: Client, namespace: str, shard: str) -> str:
         return f'{found}; "rukpak check" says what is missing, and --namespace names another one'
     remedy = f'start one with "--shard {shard}"' if is_shard_name(shard) else "that cannot be the name of one"
     return f'no controller serves the shard "{shard}"; {remedy}, or change the label {names.SHARD}'
+
+
+def describe_unserved(shards: Mapping[str, str], explain: Callable[[str], str]) -> list[str]:
+    """Return a line for each shard without a controller: the BundleDeployments that nobody acts on, and what to do.
+
+    Args:
+        shards: by the name of a BundleDeployment its shard, empty: the default one.
+        explain: see `explain_unserved`.
+
+    Raises: whatever `explain` does.
+    """
+    found: dict[str, list[str]] = {}
+    for name, shard in sorted(shards.items()):
+        found.setdefault(shard, []).append(name)
+    return [f"{some(found[shard])}: {why}" for shard in sorted(found) if (why := explain(shard))]
 
 
 def is_served(client: Client, namespace: str, shard: str) -> bool:

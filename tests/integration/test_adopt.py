@@ -186,11 +186,14 @@ def install_release(cli: Helm, adopted: Adopted) -> None:
 
 
 def wait_available(adopted: Adopted) -> None:
-    """Wait until the pods of the Deployment are ready."""
+    """Wait until the pods of the Deployment are ready, and those that are too many have gone."""
 
     def is_available() -> bool:
-        conditions = adopted.read("web", "deployments", "/apis/apps/v1").get("status", {}).get("conditions", ())
-        return any((each["type"], each["status"]) == ("Available", "True") for each in conditions)
+        found = adopted.read("web", "deployments", "/apis/apps/v1")
+        pods = [key for key in uids(adopted.world, adopted.name) if key.startswith("Pod web-")]
+        conditions = found.get("status", {}).get("conditions", ())
+        is_true = any((each["type"], each["status"]) == ("Available", "True") for each in conditions)
+        return is_true and len(pods) == found["spec"]["replicas"]
 
     adopted.world.wait(is_available, "the Deployment is available")
 

@@ -26,7 +26,7 @@ from rukpak.controller.revisions.store import RevisionStore
 from rukpak.controller.ui import watching
 from rukpak.controller.ui.guard import HEADERS
 from rukpak.controller.ui.server import RIGHT_SECONDS, LogResponse, Rights
-from rukpak.controller.ui.watching import View
+from rukpak.controller.ui.watching import Board, View
 from tests.support.fake_api import Fault
 from tests.support.objects import make
 from tests.support.pages import (
@@ -354,7 +354,7 @@ def is_gone(served: Served, path: str) -> bool:
 
 
 def test_an_object_that_is_not_one_of_it_is_not_shown(served: Served) -> None:
-    assert served.ask("/api/deployments/missing/yaml").status == 404
+    wait_for(functools.partial(is_gone, served, "/api/deployments/missing/yaml"), 30, "all are listed")
     for what in ("yaml", "object"):
         path = f"/api/deployments/shop/{what}?uid=unknown"
         assert served.ask(path).status == 503, "no page shows what it is one of"
@@ -371,6 +371,32 @@ def test_an_object_is_not_known_before_those_that_may_own_it(served: Served, sho
                 found.append(served.ask(f"/api/deployments/shop/object?uid={uid}").status)
         assert found.pop() == 200
     assert set(found) <= {503}
+
+
+def test_one_that_is_listed_meanwhile_is_not_said_to_be_gone(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    board = served.board
+    wait_for(lambda: board.is_listed, 30, "all are listed")
+
+    def find(_board: Board, _name: str) -> None:
+        board.is_listed = True
+
+    monkeypatch.setattr(Board, "find", find)
+    board.is_listed = False
+    with board.viewing("shop") as view:
+        assert not view.is_complete()
+        assert view.is_complete(), "now it was not found after all had been listed"
+
+
+def test_an_object_is_shown_as_soon_as_a_watch_has_it(
+    served: Served, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uid = shop.put_pod("vt9mb", is_ready=False)["metadata"]["uid"]
+    with shown(served, uid), served.board.viewing("shop") as view:
+        view.read()
+        monkeypatch.setattr(View, "note", lambda _view: None)
+        other = shop.put_pod("xk2lp", is_ready=False)["metadata"]["uid"]
+        wait_for(lambda: view.find(other), 30, "the watch has it")
+        assert view.make_panel(other, b"key")
 
 
 def test_objects_of_kinds_that_may_not_be_listed_are_not_waited_for(served: Served, shop: Shop) -> None:
