@@ -190,9 +190,9 @@ def _run_tests(part: str, choice: Choice) -> int:
     within = [f"{WITHIN}{choice.within:.1f}"] if choice.within < math.inf else []
     given = [*choice.paths, *(["--all"] if choice.everything else []), *within, *choice.arguments]
     targets = given if choice.paths else [*PARTS[part], *given]
-    # Tests mostly wait, for programs and for clusters: four workers share two cores. Each worker has clusters of its
+    # Tests mostly wait, for programs and for clusters: five workers share two cores. Each worker has clusters of its
     # own, and a file stays on one worker, as do all of real nodes, whose seconds are asserted.
-    workers = [f"--numprocesses={1 if part == 'node' else 2 * len(os.sched_getaffinity(0))}", "--dist=loadfile"]
+    workers = [f"--numprocesses={1 if part == 'node' else 2 * len(os.sched_getaffinity(0)) + 1}", "--dist=loadfile"]
     if part == "unit":
         return _pytest(*workers, *targets)
     # Files start in the order of tests/conftest.py, where xdist would start those with most tests.

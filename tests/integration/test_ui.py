@@ -105,7 +105,8 @@ def test_an_upgrade_that_waits_is_looked_at_and_approved(page: Page, kwok_world:
     expect(page.locator(".history .flag.installed")).to_have_count(1)
     expect(page.locator(".history code")).to_have_count(2)
     page.get_by_role("link", name="changes").click()
-    expect(page.locator("pre.diff")).to_contain_text(f"created ConfigMap {deployed.namespace}/b")
+    shown = page.get_by_role("dialog", name=re.compile("Changes from .* to"))  # not what was shown before
+    expect(shown.locator("pre")).to_contain_text(f"created ConfigMap {deployed.namespace}/b")
     page.keyboard.press("Escape")
     do(page, "Roll back")
     expect(page.get_by_role("button", name="Undo rollback")).to_be_visible()

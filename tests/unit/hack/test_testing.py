@@ -17,7 +17,7 @@ from hack import testing
 
 HERE = Path("/home/somebody")
 NODES = ("--numprocesses=1", "--dist=loadfile", "--no-loadscope-reorder")
-CLUSTERS = ("--numprocesses=4", "--dist=loadfile", "--no-loadscope-reorder")
+CLUSTERS = ("--numprocesses=5", "--dist=loadfile", "--no-loadscope-reorder")
 
 
 @dataclass
@@ -63,7 +63,7 @@ def test_without_a_part_all_tests_on_clusters_share_their_workers(machine: Machi
     status, output = run("-k", "color")
     assert status == 0
     assert machine.commands[-3:] == [
-        "pytest --numprocesses=4 --dist=loadfile tests/unit -k color",
+        "pytest --numprocesses=5 --dist=loadfile tests/unit -k color",
         "hack.control_plane programs",
         f"pytest {' '.join(CLUSTERS)} tests/integration tests/e2e tests/node -k color",
     ]
@@ -72,7 +72,7 @@ def test_without_a_part_all_tests_on_clusters_share_their_workers(machine: Machi
 
 def test_a_path_takes_the_place_of_the_whole_part_and_is_run_whatever_it_is(machine: Machine, run: Run) -> None:
     _, output = run("unit", "tests/unit/hack/test_cache.py", "-x")
-    assert machine.commands == ["pytest --numprocesses=4 --dist=loadfile tests/unit/hack/test_cache.py --all -x"]
+    assert machine.commands == ["pytest --numprocesses=5 --dist=loadfile tests/unit/hack/test_cache.py --all -x"]
     assert "left out" not in output
 
 
@@ -95,7 +95,7 @@ def test_all_parts_run_even_if_one_fails(machine: Machine, run: Run) -> None:
 
 
 def test_a_test_that_passes_the_second_time_is_named(machine: Machine, run: Run) -> None:
-    machine.failing = {"--numprocesses=4": ["tests/unit/test_a.py::test_b"]}
+    machine.failing = {"--numprocesses=5": ["tests/unit/test_a.py::test_b"]}
     status, output = run("unit", "--retry")
     assert status == 0
     assert machine.commands[-1] == "pytest --all tests/unit/test_a.py::test_b"
