@@ -704,9 +704,10 @@ class ManagedObjects:
         watch = self.find_watch(CLAIM)
         if watch is None:
             return
-        # Objects of a first list in progress may have been judged already.
+        # Asked first: objects of a list that is in progress may have been judged already.
+        is_synced = watch.reflector.synced
         records = watch.reflector.cache.records()
-        if not watch.reflector.synced or any(each.verdict and each.verdict.reason in UNBOUND for each in records):
+        if not is_synced or any(each.verdict and each.verdict.reason in UNBOUND for each in records):
             self._relist(watch)
 
     def notify_requiring(self, group_kind: GroupKind) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -191,6 +192,23 @@ def test_a_storage_class_that_changes_while_claims_are_listed_counts(
     world.hear("objects shop")
     world.watches.objects.require("shop", [CLAIM_RESOURCE.gvk])
     wait_for_verdict(world, "NotBound", "data")
+
+
+def test_a_list_that_ends_while_a_storage_class_changes_is_made_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listing, relisted = SimpleNamespace(synced=False), list[object]()
+
+    def records() -> list[Record]:
+        listing.synced = True
+        return []
+
+    listing.cache = SimpleNamespace(records=records)
+    watch = SimpleNamespace(reflector=listing)
+    monkeypatch.setattr(world.watches.objects, "find_watch", lambda _: watch)
+    monkeypatch.setattr(world.watches.objects, "_relist", relisted.append)
+    world.watches.objects.classes_changed()
+    assert relisted == [watch]
 
 
 def test_health_checks_that_change_while_objects_are_listed_count(
