@@ -458,7 +458,7 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 def find_outside(objects: Iterable[Mapping[str, Any]], install_namespace: str) -> Iterator[Statement]:
     """Yield the objects outside a namespace, and the kinds that neither the API server nor the bundle defines."""
     items = list(map(dict, objects))
-    own = {(spec.get("group"), mapping(spec, "names").get("kind")) for spec in crd_specs(items)}
+    own = {(text(spec, "group"), text(spec, "names", "kind")) for spec in crd_specs(items)}
     for item in items:
         metadata, group = mapping(item, "metadata"), group_of(item)
         kind = item["kind"] if group in BUILT_IN_GROUPS else f"{item['kind']}.{group}"

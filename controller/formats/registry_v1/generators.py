@@ -35,7 +35,7 @@ from rukpak.controller.formats.registry_v1.bundle import (
     Webhook,
 )
 from rukpak.controller.formats.registry_v1.typed import write as write_json
-from rukpak.controller.untrusted import integer, mapping, mappings
+from rukpak.controller.untrusted import integer, mapping, mappings, text
 
 LONGEST = 63
 """Bytes of a name that is a DNS label."""
@@ -345,8 +345,10 @@ def _serves(spec: Mapping[str, Any], deployment: StrategyDeployment, webhooks: S
 def _has_ports(ports: Any, pod: Mapping[str, Any], webhooks: Sequence[Webhook]) -> bool:
     if ports is None:
         return True
-    containers = mapping(pod, "spec").get("containers", ())
-    named = {each.get("name"): each.get("containerPort") for item in containers for each in item.get("ports", ())}
+    containers = mappings(pod, "spec", "containers")
+    named = {
+        text(each, "name"): integer(each, "containerPort") for item in containers for each in mappings(item, "ports")
+    }
     served = {
         (integer(port, "port"), _resolve(port.get("targetPort") or port.get("port"), named))
         for port in mappings(ports)
@@ -355,8 +357,10 @@ def _has_ports(ports: Any, pod: Mapping[str, Any], webhooks: Sequence[Webhook]) 
     return all((webhook.port, _resolve(webhook.target_port, named)) in served for webhook in webhooks)
 
 
-def _resolve(target: Any, named: Mapping[Any, Any]) -> Any:
-    return named.get(target, target) if isinstance(target, str) else target
+def _resolve(target: Any, named: Mapping[str, int | None]) -> int | str | None:
+    if isinstance(target, str):
+        return named.get(target, target)
+    return target if isinstance(target, int) else None
 
 
 def convert_definitions(

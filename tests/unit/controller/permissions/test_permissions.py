@@ -589,6 +589,8 @@ def _malformed() -> Iterator[Object]:
         yield make("ValidatingAdmissionPolicyBinding", api="admissionregistration.k8s.io/v1", spec=value)
         yield make("APIService", api="apiregistration.k8s.io/v1", spec=value)
         yield make("CustomResourceDefinition", api="apiextensions.k8s.io/v1", spec=value)
+        defined = {"group": value, "names": {"kind": value}}
+        yield make("CustomResourceDefinition", api="apiextensions.k8s.io/v1", spec=defined)
         yield make("CredentialsRequest", api="cloudcredential.openshift.io/v1", spec={"providerSpec": value})
         yield make("PersistentVolume", spec=value, namespace="")
 
