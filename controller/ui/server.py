@@ -343,15 +343,16 @@ class LogResponse(StreamingResponse):
         self._stream = stream
         self._lines = read_lines(stream.segments())
         self._reading = threading.Lock()
+        self._is_over = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer as ASGI says, and close the connection, also if nobody has asked for the first line."""
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._stream.close()
-            with self._reading, self._stream:  # a thread that waits for a silent container ends now
-                pass
+            self._is_over = True
+            self._stream.close()  # a thread that waits for a silent container ends
+            self._release()
 
     async def _write_lines(self) -> AsyncIterator[str]:
         try:
@@ -361,8 +362,17 @@ class LogResponse(StreamingResponse):
             yield f"{json.dumps(f'[the log ends here: {error.tell_user()}]')}\n"
 
     def _read(self) -> list[str]:
-        with self._reading:
-            return next(self._lines, [])
+        try:
+            with self._reading:
+                return next(self._lines, [])
+        finally:
+            if self._is_over:
+                self._release()
+
+    def _release(self) -> None:
+        if not self._reading.locked():  # else the thread that reads does it afterwards
+            with self._stream:
+                pass
 
 
 async def _show_diff(site: Site, request: Request) -> Response:

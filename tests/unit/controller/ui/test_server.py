@@ -7,6 +7,7 @@ import contextlib
 import functools
 import http.client
 import json
+import socket
 import ssl
 import threading
 import time
@@ -451,20 +452,37 @@ def test_a_log_that_is_followed_ends_with_its_page(served: Served, shop: Shop) -
     assert ended.wait(30), "the connection to the API server is still open"
 
 
-@pytest.mark.parametrize("begin", [b"", b"first\n"])
+async def receive_end() -> Message:
+    return {"type": "http.disconnect"}
+
+
+async def send_nothing(_message: Message) -> None:
+    await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("begin", [b"no line yet", b"first\n"])
 def test_whenever_the_page_goes_the_socket_of_its_log_is_closed(begin: bytes, shop: Shop) -> None:
     shop.api.follow(LOG, begin)
-
-    async def receive() -> Message:
-        return {"type": "http.disconnect"}
-
-    async def send(_message: Message) -> None:
-        await asyncio.sleep(0)
-
     stream = shop.api.client().stream(LOG)
-    asyncio.run(LogResponse(stream)({"type": "http"}, receive, send))
+    asyncio.run(LogResponse(stream)({"type": "http"}, receive_end, send_nothing))
     assert stream._socket
     assert stream._socket.fileno() == -1
+
+
+def test_a_log_whose_socket_cannot_be_ended_is_closed_by_the_thread_that_reads_it(shop: Shop) -> None:
+    shop.api.follow(LOG, b"no line yet")
+    stream = shop.api.client().stream(LOG)
+    connection, stream._socket = stream._socket, None  # as after a reply with "Connection: close"
+    assert connection
+    response = LogResponse(stream)
+    reading = threading.Thread(target=response._read)
+    reading.start()
+    wait_for(response._reading.locked, 30, "it is read")
+    asyncio.run(response({"type": "http"}, receive_end, send_nothing))
+    assert connection.fileno() != -1, "the page waits for nobody"
+    connection.shutdown(socket.SHUT_RDWR)
+    reading.join(30)
+    assert connection.fileno() == -1
 
 
 def test_an_object_that_is_waited_for_keeps_no_page_waiting(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
