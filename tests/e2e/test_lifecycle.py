@@ -40,7 +40,7 @@ INTERRUPTED_AT = 40
 def test_each_command_starts_from_a_kubeconfig_and_ends_on_sigterm(
     world: World, tmp_path: Path, command: list[str | Path]
 ) -> None:
-    world.controller.kill()
+    world.controller.stop()  # releases its Lease
     process = Process("rukpak", tmp_path, [*command, f"--kubeconfig={world.cluster.kubeconfig}"], settings_in(tmp_path))
     process.start()
     try:
