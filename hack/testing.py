@@ -40,15 +40,15 @@ SCRIPTS = "controller/ui/static"
 """The JavaScript of the page."""
 ALL_PARTS = ("lint", "unit", "integration, e2e and node")
 SECONDS = {
-    "lint": 15,
-    "unit": 130,
-    "unit --all": 165,
-    "integration": 680,
-    "integration --all": 1850,
-    "e2e": 120,
-    "e2e --all": 330,
-    "integration, e2e and node": 770,
-    "integration, e2e and node --all": 2200,
+    "lint": 10,
+    "unit": 85,
+    "unit --all": 140,
+    "integration": 450,
+    "integration --all": 1350,
+    "e2e": 100,
+    "e2e --all": 280,
+    "integration, e2e and node": 510,
+    "integration, e2e and node --all": 1620,
     "node": 70,
     "node --all": 720,
 }
