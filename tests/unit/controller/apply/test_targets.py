@@ -16,6 +16,7 @@ from rukpak.controller.apply.targets import (
     PackedTargets,
     TargetSet,
     find_missing_labels,
+    find_reduced,
     leave_out_missing,
     make_targets,
     pack_targets,
@@ -269,6 +270,17 @@ ODD = make_set(
     config_map("later", **{"core.rukpak.io/wave": "2"}),
     {**config_map("surrogate", "\ud800"), "data": {"a": [1, 1.5, None, True, {"b": []}], "big": 1 << 70}},
 )
+
+
+def test_what_a_revision_may_have_reduced_lacks_something_and_is_not_gone() -> None:
+    def with_data(name: str, **data: str) -> dict[str, Any]:
+        return {**config_map(name), "data": data}
+
+    before = make_set(with_data("gone", a="1"), with_data("same", a="1"), with_data("less", a="1", b="2"), ROLE)
+    after = make_set(with_data("same", a="1"), with_data("less", a="1"), ROLE, with_data("new", a="1"))
+    assert [key.name for key in find_reduced(before, after)] == ["less"]
+    more = make_set(with_data("same", a="1", b="2"), with_data("less", a="1", b="3"))
+    assert not find_reduced(before, more)
 
 
 def packed(wanted: TargetSet, *always: ObjectKey) -> PackedTargets:
