@@ -79,15 +79,14 @@ collector (`SSLSocket._create`, where `getpeername` fails), and the caller never
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kubeconfig", type=Path, help="use this cluster; tests that kill or audit theirs are left out")
     parser.addoption("--all", action="store_true", help="also what takes long: tests/README.md says what that is")
-    parser.addoption("--within", type=float, help="skip what only --all adds once so many minutes have passed")
+    parser.addoption("--within", type=float, default=math.inf, help="skip what only --all adds after so many minutes")
     parser.addoption("--obtain", action="store_true", help="with --collect-only: obtain the programs of these tests")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if Mechanisms.found().lack():
         _go_on_unconfined()
-    within = config.getoption("--within")
-    config.stash[LATE] = math.inf if within is None else time.monotonic() + 60 * within
+    config.stash[LATE] = time.monotonic() + 60 * config.getoption("--within")
     config.stash[SURROUNDINGS] = Surroundings()
     config.stash[BINARIES] = Binaries(read_settings(), _teller(config), builds=BUILDS)
 

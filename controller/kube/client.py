@@ -200,8 +200,7 @@ class LineStream:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
-        self._reply.close()  # unread data makes the connection unusable
-        self._reply.release_conn()
+        self.release()
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield the lines that are not empty until the reply ends or is closed.
@@ -249,6 +248,16 @@ class LineStream:
         if self._socket is not None:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    def release(self) -> None:
+        """Give up the connection, once nobody iterates any more."""
+        self._reply.close()  # unread data makes the connection unusable
+        self._reply.release_conn()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeVar
 
 import uvicorn
 from anyio import CapacityLimiter, to_thread
@@ -60,7 +60,7 @@ from rukpak.controller.status.report import short
 from rukpak.controller.ui.guard import HEADERS, Guard
 from rukpak.controller.ui.logs import make_query, read_lines
 from rukpak.controller.ui.model import seal, write_yaml
-from rukpak.controller.ui.watching import Board
+from rukpak.controller.ui.watching import Board, View
 from rukpak.controller.untrusted import field, is_object_name, text
 from rukpak.controller.views import FailedError, MisuseError
 from rukpak.controller.views.access import (
@@ -80,6 +80,7 @@ from rukpak.controller.views.comparison import write
 from rukpak.controller.views.dry_run import Reviewed, compare, compare_two
 
 log = logging.getLogger(__name__)
+Found = TypeVar("Found")
 PACKAGE = "rukpak.controller.ui"
 TICK_SECONDS = 0.1
 DETAIL_SECONDS = 0.3
@@ -280,11 +281,17 @@ async def _show_yaml(site: Site, request: Request) -> Response:
 
 def _find(board: Board, name: str, uid: str) -> tuple[Manifest | None, bool]:
     """Return an object of a BundleDeployment, or without a UID that itself; and whether what is None does not exist."""
+    if uid:
+        return _look_up(board, name, lambda view: view.find(uid))
+    is_listed = board.is_listed  # asked first
+    return board.find(name), is_listed
+
+
+def _look_up(board: Board, name: str, look: Callable[[View], Found | None]) -> tuple[Found | None, bool]:
+    """Return what is seen of a BundleDeployment that a page shows, and whether what is None does not exist."""
     view = board.view(name)  # asked once: that of a page which was opened meanwhile knows other objects
-    is_complete = view is not None and view.is_complete() if uid else board.is_listed  # asked first
-    if not uid:
-        return board.find(name), is_complete
-    return view.find(uid) if view else None, is_complete
+    is_complete = view is not None and view.is_complete()  # asked first
+    return look(view) if view else None, is_complete
 
 
 def _fail_to_find(*, is_complete: bool) -> JSONResponse:
@@ -294,18 +301,18 @@ def _fail_to_find(*, is_complete: bool) -> JSONResponse:
 
 
 async def _show_object(site: Site, request: Request) -> Response:
-    uid = request.query_params.get("uid", "")
-    view = site.board.view(request.path_params["name"])
-    is_complete = await run_in_threadpool(view.is_complete) if view and uid else not uid  # asked first
-    text = await run_in_threadpool(view.make_panel, uid, site.key) if view and uid else None
+    name, uid = request.path_params["name"], request.query_params.get("uid", "")
+    if not uid:
+        return _fail_to_find(is_complete=True)
+    text, is_complete = await run_in_threadpool(_look_up, site.board, name, lambda view: view.make_panel(uid, site.key))
     if text is None:
         return _fail_to_find(is_complete=is_complete)
     return Response(text, media_type="application/json")
 
 
 async def _show_log(site: Site, request: Request) -> Response:
-    query = request.query_params
-    pod, _ = await run_in_threadpool(_find, site.board, request.path_params["name"], query.get("uid", ""))
+    query, view = request.query_params, site.board.view(request.path_params["name"])
+    pod = await run_in_threadpool(view.find, query.get("uid", "")) if view else None
     if pod is None or key_of(pod)[:2] != ("", "Pod"):
         return _fail(HTTPStatus.NOT_FOUND, "this Pod does not exist any more")
     if _LOG_THREADS.borrowed_tokens == MOST_LOGS:
@@ -343,14 +350,12 @@ class LogResponse(StreamingResponse):
         self._stream = stream
         self._lines = read_lines(stream.segments())
         self._reading = threading.Lock()
-        self._is_over = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer as ASGI says, and close the connection, also if nobody has asked for the first line."""
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._is_over = True
             self._stream.close()  # a thread that waits for a silent container ends
             self._release()
 
@@ -366,13 +371,12 @@ class LogResponse(StreamingResponse):
             with self._reading:
                 return next(self._lines, [])
         finally:
-            if self._is_over:
+            if self._stream.is_closed:
                 self._release()
 
     def _release(self) -> None:
         if not self._reading.locked():  # else the thread that reads does it afterwards
-            with self._stream:
-                pass
+            self._stream.release()
 
 
 async def _show_diff(site: Site, request: Request) -> Response:

@@ -354,11 +354,14 @@ class View:
         May wait for the API server.
         """
         with self._lock:
-            version, text = self.version, self._made[1]
-            if self._made[0] != version:
-                text = self._make()
-                self._made = (version, text)
-            return text
+            return self._read()
+
+    def _read(self, *, anew: bool = False) -> str:
+        version, text = self.version, self._made[1]
+        if anew or self._made[0] != version:
+            text = self._make()
+            self._made = (version, text)
+        return text
 
     def find(self, uid: str) -> Manifest | None:
         """Return an object as it was watched last."""
@@ -391,10 +394,10 @@ class View:
         """
         manifest, value = self.find(uid), self._board.find(self._name)
         deployment = try_to_read(value)[0] if value else None
-        self.read()
         with self._lock:
+            self._read()
             if manifest is not None and not find_line(self._nodes, uid):
-                self._made = (self.version, self._make())  # a watch has taken it, and is about to note that
+                self._read(anew=True)  # a watch has taken it, and is about to note that
             nodes, waves, stored = self._nodes, self._waves, self._stored
         line = find_line(nodes, uid)
         if manifest is None or deployment is None or not line:

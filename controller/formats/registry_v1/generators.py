@@ -358,9 +358,7 @@ def _has_ports(ports: Any, pod: Mapping[str, Any], webhooks: Sequence[Webhook]) 
 
 
 def _resolve(target: Any, named: Mapping[str, int | None]) -> int | str | None:
-    if isinstance(target, str):
-        return named.get(target, target)
-    return target if isinstance(target, int) else None
+    return named.get(target, target) if isinstance(target, str) else integer(target)
 
 
 def convert_definitions(
