@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -210,6 +210,33 @@ class Tenants:
                 raise
             self.change(who, name, **body["spec"])
         return Deployed(client=self.world.client, name=name, ref=ref, wait=self.world.wait)
+
+    def find_refusal(self, who: User | None, **spec: Any) -> str:
+        """Return why the API server would refuse a new BundleDeployment of a user; empty if it would not."""
+        try:
+            probe = self.manifest("probe", "example.com/probe:v1", **spec)
+            self.world.client.acting_as(who).create(DEPLOYMENTS, probe, dry_run=True)
+        except ApiError as error:
+            return error.message
+        return ""
+
+    @contextmanager
+    def enforced(self, folder: str, *refusals: Callable[[], object]) -> Iterator[None]:
+        """Enforce the policies in a folder of config/, and lift them afterwards, also if they do not come into force.
+
+        Args:
+            folder: in config/.
+            refusals: which policies in force have return something true, and others something false. The API server
+                takes a moment to enforce a policy, and another one to forget it: the next test must not meet it.
+        """
+        path = str(ROOT / "config" / folder)
+        try:
+            self.world.cluster.kubectl("apply", "-k", path)
+            self.world.wait(lambda: all(refusal() for refusal in refusals), f"{folder} in force")
+            yield
+        finally:
+            self.world.cluster.kubectl("delete", "-k", path, "--ignore-not-found")
+            self.world.wait(lambda: not any(refusal() for refusal in refusals), f"{folder} out of force")
 
     def manifest(self, name: str, ref: str, **spec: Any) -> Manifest:
         """Return a BundleDeployment."""

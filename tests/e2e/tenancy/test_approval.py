@@ -13,12 +13,11 @@ from functools import partial
 import pytest
 
 from rukpak.api import names
-from tests.support.bundles import DEPLOYMENTS, ROOT, Deployed, Manifest, config_map
+from tests.support.bundles import DEPLOYMENTS, Deployed, Manifest, config_map
 from tests.support.inside import ApiError, Client
 from tests.support.tenants import ANN, OWN, RBAC, Tenants, make, refused
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
-REQUIRED = ROOT / "config/policy/approval"
 DENIED = 'the verb "approve"'
 TENANT = {"kind": "Group", "name": "tenant"}
 
@@ -26,22 +25,9 @@ TENANT = {"kind": "Group", "name": "tenant"}
 @pytest.fixture(scope="module")
 def approving(tenants: Tenants) -> Iterator[Tenants]:
     """Tenants on a cluster where nothing is installed without approval."""
-    kubectl = tenants.world.cluster.kubectl
-    kubectl("apply", "-k", str(REQUIRED))
-    spec = {"approval": "Automatic", **OWN}
-
-    def is_enforced() -> bool:
-        try:
-            tenants.apply(ANN, "probe", "example.com/a:v1", **spec)
-        except ApiError as error:
-            return "must be Manual" in error.message
-        tenants.delete(None, "probe")
-        return False
-
-    tenants.world.wait(is_enforced, "the policy")
-    yield tenants
-    kubectl("delete", "-k", str(REQUIRED))
-    tenants.world.wait(lambda: not is_enforced(), "the policy out of force")  # which takes the API server a moment
+    refusal = partial(tenants.find_refusal, ANN, approval="Automatic", **OWN)
+    with tenants.enforced("policy/approval", lambda: "must be Manual" in refusal()):
+        yield tenants
 
 
 def approve(deployed: Deployed) -> str:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
 
 from rukpak.api import names
-from tests.support.bundles import DEPLOYMENTS, ROOT, Deployed, Manifest, config_map, exists, image
-from tests.support.inside import ApiError, User
+from tests.support.bundles import DEPLOYMENTS, Deployed, Manifest, config_map, exists, image
+from tests.support.inside import User
 from tests.support.installations import NAMESPACE
 from tests.support.tenants import ANN, AUTHENTICATED, BEN, OWN, Tenants, make, refused, wait_for_right
 
@@ -323,22 +324,8 @@ def signed(source: Mapping[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture
 def _strict(tenants: Tenants) -> Iterator[None]:
-    folder = str(ROOT / "config/policy/strict")
-    tenants.world.cluster.kubectl("apply", "-k", folder)
-
-    def is_in_force() -> bool:
-        try:
-            tenants.world.client.create(DEPLOYMENTS, probe, dry_run=True)
-        except ApiError:
-            return True
-        return False
-
-    probe = tenants.manifest("probe", "unused", sources=[UNVERIFIED])
-    tenants.world.wait(is_in_force, "the policy in force")
-    yield
-    tenants.world.cluster.kubectl("delete", "-k", folder)
-    # The API server enforces a deleted policy for up to a few seconds: the next test must not meet it.
-    tenants.world.wait(lambda: not is_in_force(), "the policy out of force")
+    with tenants.enforced("policy/strict", partial(tenants.find_refusal, None, sources=[UNVERIFIED])):
+        yield
 
 
 @pytest.mark.usefixtures("_strict")

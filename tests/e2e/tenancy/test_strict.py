@@ -8,9 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rukpak.api import names
-from tests.support.bundles import DEPLOYMENTS, ROOT, Manifest, World
-from tests.support.inside import ApiError
+from tests.support.bundles import ROOT, Manifest
 from tests.support.tenants import ANN, OWN, Tenants, refused
 
 pytestmark = pytest.mark.timeout(300)
@@ -175,45 +173,26 @@ SIGNATURES = [
 
 
 @pytest.fixture(scope="module")
-def strict(tenants: Tenants) -> Iterator[World]:
+def strict(tenants: Tenants) -> Iterator[Tenants]:
     """The policies in force, with one kind listed as the README says."""
-    world = tenants.world
-    world.cluster.kubectl("apply", "-k", str(FOLDER))
-    listed = world.client.get(f"{POLICIES}/rukpak-strict-plugins").value
-    assert listed["spec"]["variables"][0] == {"name": "allowed", "expression": "[]"}
-    patch = [{"op": "replace", "path": "/spec/variables/0/expression", "value": "['example.com/listed']"}]
-    world.client.json_patch(f"{POLICIES}/rukpak-strict-plugins", patch)
-    world.wait(lambda: refusal(world, helm(password="a")), "the policy for config in force")
-    world.wait(lambda: refusal(world, plug_in("example.com/s3")), "the policy for plug-ins in force")
-    world.wait(lambda: refusal(world, {"sources": [source("git", COMMIT)]}), "the policy for signatures in force")
-    world.wait(lambda: not refusal(world, plug_in("example.com/listed")), "the listed kind admitted")
-    yield world
-    world.cluster.kubectl("delete", "-k", str(FOLDER))
-    for spec in (helm(password="a"), plug_in("example.com/s3"), {"sources": [source("http", FILE)]}):
-        world.wait(partial(is_admitted, world, spec), "the policies out of force")  # which takes a moment
+    client = tenants.world.client
+    specs = helm(password="a"), plug_in("example.com/s3"), {"sources": [source("http", FILE)]}
+    with tenants.enforced("policy/strict", *(partial(refusal, tenants, spec) for spec in specs)):
+        listed = client.get(f"{POLICIES}/rukpak-strict-plugins").value
+        assert listed["spec"]["variables"][0] == {"name": "allowed", "expression": "[]"}
+        patch = [{"op": "replace", "path": "/spec/variables/0/expression", "value": "['example.com/listed']"}]
+        client.json_patch(f"{POLICIES}/rukpak-strict-plugins", patch)
+        tenants.world.wait(lambda: not refusal(tenants, plug_in("example.com/listed")), "the listed kind admitted")
+        yield tenants
 
 
-def is_admitted(world: World, spec: Manifest) -> bool:
-    return not refusal(world, spec)
-
-
-def refusal(world: World, spec: Manifest) -> str:
-    """Return why the API server refuses a BundleDeployment; empty if it does not."""
-    body = {
-        "apiVersion": f"{names.GROUP}/v1alpha2",
-        "kind": names.KIND,
-        "metadata": {"name": "probe"},
-        "spec": {"format": "plain", "sources": [IMAGE], **spec},
-    }
-    try:
-        world.client.request("POST", DEPLOYMENTS, query=[("dryRun", "All")], body=body)
-    except ApiError as error:
-        return error.message
-    return ""
+def refusal(tenants: Tenants, spec: Manifest) -> str:
+    """Return why the API server refuses a BundleDeployment of an administrator; empty if it does not."""
+    return tenants.find_refusal(None, **{"sources": [IMAGE], **spec})
 
 
 @pytest.mark.parametrize("case", [*SECRETS, *NONE, *KINDS, *SIGNATURES], ids=lambda case: case.name)
-def test_what_is_refused_and_what_is_admitted(strict: World, case: Case) -> None:
+def test_what_is_refused_and_what_is_admitted(strict: Tenants, case: Case) -> None:
     found = refusal(strict, case.spec)
     assert case.saying in found if case.saying else not found
     assert "hunter2" not in found
@@ -229,9 +208,10 @@ def test_a_tenant_cannot_show_a_password_to_everybody(tenants: Tenants) -> None:
     tenants.delete(ANN, "shown")
 
 
-def test_a_kind_can_be_switched_off(strict: World) -> None:
+def test_a_kind_can_be_switched_off(strict: Tenants) -> None:
     """The last test: it changes the policy."""
     patch = [{"op": "replace", "path": "/spec/variables/0/expression", "value": "['image', 'http']"}]
-    strict.client.json_patch(f"{POLICIES}/rukpak-strict-verification", patch)
-    strict.wait(lambda: not refusal(strict, {"sources": [source("git", COMMIT)]}), "a commit without verify admitted")
+    strict.world.client.json_patch(f"{POLICIES}/rukpak-strict-verification", patch)
+    commit = {"sources": [source("git", COMMIT)]}
+    strict.world.wait(lambda: not refusal(strict, commit), "a commit without verify admitted")
     assert "http: sources without verify are forbidden" in refusal(strict, {"sources": [source("http", FILE)]})
