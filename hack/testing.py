@@ -23,8 +23,9 @@ PLUGINS = ROOT / "hack" / "plugins"
 """Packages of plug-ins, each in a folder."""
 NOTHING_SELECTED = 5
 """pytest's exit status."""
-MOST_RETRIED = 20
-"""If more tests fail, something is broken, and running them again would only take time."""
+MOST_RETRIED = 200
+"""As many as share one cluster and fail with it, such as the tests of tenants. If more fail, something is broken, and
+running them again would only take time."""
 PARTS: Mapping[str, tuple[str, ...]] = {
     "lint": (),
     "unit": ("tests/unit",),
