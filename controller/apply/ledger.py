@@ -28,8 +28,9 @@ from rukpak.controller.retries import Backoff
 FIRST_SECONDS = 2.0
 _BACKOFF = Backoff(first=FIRST_SECONDS, factor=3.0, longest=300.0)
 QUIET_SECONDS = 600.0
-NOTICED_SECONDS = 30.0
-"""After so long, webhooks and policies have noticed that an object was deleted."""
+NOTICED_SECONDS = 60.0
+"""After so long, webhooks, policies and quotas have noticed that an object was deleted: kube-controller-manager counts
+nothing for up to 30 s while kinds come and go."""
 CONFLICT_COUNT = 3
 _BYTES = 256
 _MODULUS = 1 << (8 * _BYTES)

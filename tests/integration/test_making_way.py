@@ -39,10 +39,18 @@ _ports = iter(range(30020, 30086))
 
 @pytest.fixture(scope="module")
 def shared_world(cluster: Cluster, registry: LocalRegistry, settings: Settings) -> Iterator[World]:
-    """That of conftest.py, but for how long a policy may take to notice that an object is gone."""
-    hurried = partial(Controller, program=hurry(TIMERS))
-    with new_world(cluster, registry, settings.running, "--workers=1", make=hurried) as world:
+    """That of conftest.py, but for what the tests leave in their namespaces, such as finalizers."""
+    with new_world(cluster, registry, settings.running, "--workers=1") as world:
         yield world
+
+
+@pytest.fixture
+def hurried_world(world: World, settings: Settings) -> Iterator[World]:
+    """A world whose controller takes it soon that everybody has noticed that an object is gone."""
+    world.controller.stop()
+    make = partial(Controller, program=hurry(TIMERS))
+    with new_world(world.cluster, world.registry, settings.running, make=make) as hurried:
+        yield hurried
 
 
 def new_port() -> int:
@@ -464,21 +472,21 @@ def test_what_may_be_more_than_its_manifest_makes_way_only_as_a_person_says(
     assert read(world.client, site(deployed, group, "old")) is None
 
 
-def test_what_was_deleted_in_vain_comes_back(world: World) -> None:
+def test_what_was_deleted_in_vain_comes_back(hurried_world: World) -> None:
     """A policy that is about the name, not about the host: only the API server could know."""
     name = new_name()
     old, new = hosted("old", name), hosted("new", name)
-    deployed = world.deploy(old, config_map("a"))
+    deployed = hurried_world.deploy(old, config_map("a"))
     deployed.wait_ready()
     host = f"object.spec.rules[0].host != '{name}.example.com'"
-    police(world, name, old, "ingresses", f"object.metadata.name == 'old' || {host}", compares=False)
+    police(hurried_world, name, old, "ingresses", f"object.metadata.name == 'old' || {host}", compares=False)
     path = deployed.path_of("old", "ingresses", NETWORKING)
-    wait_policed(world, path, new)
+    wait_policed(hurried_world, path, new)
     uid = deployed.get("old", "ingresses", NETWORKING)["metadata"]["uid"]  # type: ignore[index]
-    upgrade(world, deployed, new, config_map("a"))
+    upgrade(hurried_world, deployed, new, config_map("a"))
     deployed.wait_for("Installed", "False", "Applying", saying="already taken")
     deployed.wait_for("Installed", "False", "Refused", saying="already taken")
-    found = deployed.wait(lambda: read(world.client, path), "created again")
+    found = deployed.wait(lambda: read(hurried_world.client, path), "created again")
     assert found["metadata"]["uid"] != uid
 
 
