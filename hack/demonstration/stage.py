@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import shlex
+import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hack.control_plane.builds import BUILDS
@@ -35,6 +36,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DEFINITION = "crd/bundledeployments.core.rukpak.io"
 NAMESPACE = "demo"
 STORE_NAMESPACE = "rukpak-system"
+STOP_SECONDS = 5.0
 NAMES = ("demo", "three", "shop", "greeter", "legacy", "search", "billing")
 """Of the BundleDeployments."""
 PAUSE_OF_BUNDLES = "registry.k8s.io/pause:3.10"
@@ -254,6 +256,9 @@ class UserStage(Stage):
                 self.shell.run(command)
             except CommandError as error:
                 self.shell.tell(f"left behind: {error}")
+        if self._controller:
+            with suppress(subprocess.TimeoutExpired):
+                self._controller.terminate(STOP_SECONDS)  # which releases the Lease
         if self._folder:
             take_away(self._folder)
 
