@@ -132,9 +132,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if id(item) not in left_out]
         _skip_without_programs(config.stash[BINARIES], items)
     # Stable: a file's tests stay together.
-    items.sort(
-        key=lambda item: (not _group_of(item.nodeid.partition("::")[0]), item.get_closest_marker("long") is None)
-    )
+    items.sort(key=lambda item: (not _group_of(item.nodeid.partition("::")[0]), -_minutes_of(item)))
     rough = [item for item in items if _needs_own_cluster(item)]
     for item in rough:
         item.add_marker(RESET_BEFORE_TLS)
@@ -169,6 +167,12 @@ def _group_of(file: str) -> str:
         return folder
     is_e2e = folder == "tests/e2e"
     return "a fake node" if is_e2e or FAKE_NODES.search((ROOT / file).read_text(encoding="utf-8")) else ""
+
+
+def _minutes_of(item: pytest.Item) -> float:
+    marker = item.get_closest_marker("long")
+    minutes: float = marker.kwargs.get("minutes", 1) if marker else 0
+    return minutes
 
 
 def _find_thorough(items: list[pytest.Item]) -> Iterator[pytest.Item]:

@@ -59,7 +59,7 @@ SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 EXTENT = 8
 MANY = 300
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.long, pytest.mark.thorough]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.long(minutes=6), pytest.mark.thorough]
 
 
 @pytest.fixture(scope="module")

@@ -56,7 +56,7 @@ REPEATED = Counter({STATUS: 1, "PATCH /api/v1/namespaces/rukpak-system/secrets/r
 OMITTED = Counter({STATUS: 2})
 """What may be left out: one status may tell what two or three would have told without a kill."""
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.long, pytest.mark.thorough]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.long(minutes=4), pytest.mark.thorough]
 
 
 # a small bundle of all stages

@@ -23,7 +23,7 @@ from tests.support.private_sources import secret_manifest
 from tests.support.registry import LocalRegistry
 from tests.support.signing import SshKey, sign_commit
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.long, pytest.mark.thorough]
+pytestmark = [pytest.mark.timeout(900), pytest.mark.long(minutes=15), pytest.mark.thorough]
 FORMAT = "hosts.rukpak.io/v1"
 PACKAGE = ROOT / "hack" / "plugins" / "host_bundles"
 EXAMPLE = PACKAGE / "examples" / "k3s-agent"
