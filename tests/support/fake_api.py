@@ -18,6 +18,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import takewhile
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -366,14 +367,10 @@ class FakeApi:
         ends = time.monotonic() + self.second * float(received.query.get("timeoutSeconds") or 3600)
         while not (self.end_watches or self.cut_watches or self._stopping) and time.monotonic() < ends:
             with self._changed:
-                fresh = [
-                    (kind, value)
-                    for version, path, kind, value in self._events
-                    if path == received.path and version > seen
-                ]
+                fresh = self._events_since(seen, received.path)
+                seen = max(seen, self.version)
                 if not fresh:
                     self._changed.wait(TICK)
-                seen = self.version if fresh else seen
             for kind, value in [] if self.omit_events else fresh:
                 self._send_event(request, kind, value)
         if self.cut_watches:
@@ -383,6 +380,11 @@ class FakeApi:
         if not self.end_watches and seen <= self.version:
             self._send_bookmark(request, {"resourceVersion": str(seen)})
         request.wfile.write(END_OF_CHUNKS)
+
+    def _events_since(self, version: int, collection: str) -> list[tuple[str, dict[str, Any]]]:
+        # From the end: there are thousands, and watches of clients that are gone look, too.
+        news = takewhile(lambda event: event[0] > version, reversed(self._events))
+        return [(kind, value) for _, path, kind, value in news if path == collection][::-1]
 
     def _send_endless(self, request: BaseHTTPRequestHandler, begin: bytes, ended: threading.Event) -> None:
         self._begin_chunks(request)
