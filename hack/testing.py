@@ -26,6 +26,8 @@ NOTHING_SELECTED = 5
 MOST_RETRIED = 200
 """As many as share one cluster and fail with it, such as the tests of tenants. If more fail, something is broken, and
 running them again would only take time."""
+RETRY_SECONDS = 900
+"""After which no further test is run again: it counts as failed."""
 PARTS: Mapping[str, tuple[str, ...]] = {
     "lint": (),
     "unit": ("tests/unit",),
@@ -219,7 +221,7 @@ def retry(result: Result, choice: Choice) -> None:
         return
     print(f"== {result.part}: tests that failed, once more", flush=True)
     kubeconfig = [word for word in choice.arguments if word.startswith("--kubeconfig=")]
-    result.failed = _pytest("--all", *kubeconfig, *result.tests) != 0
+    result.failed = _pytest("--all", f"--session-timeout={RETRY_SECONDS}", *kubeconfig, *result.tests) != 0
     still_failed = set(_last_failed(PARTS[result.part])) if result.failed else set()
     result.only_again = [test for test in result.tests if test not in still_failed]
     result.tests = [test for test in result.tests if test in still_failed]

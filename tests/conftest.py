@@ -65,11 +65,11 @@ TOGETHER_DEPTH = 2
 NODES = "tests/node/"
 """So does this one: two clusters of real nodes would take from each other what their seconds need."""
 FAKE_NODES = re.compile(r"\bkwok_cluster|\bstanding_kwok_world")
-"""What a file says that uses the shared cluster with a fake node, as all of `tests/e2e` do: one worker has it."""
+"""Matches files that use the shared cluster with a fake node; they share one worker with all of `tests/e2e`."""
 BINARIES = pytest.StashKey[Binaries]()
 LEFT_OUT = pytest.StashKey[list[str]]()
 LATE = pytest.StashKey[float]()
-"""The time, of the monotonic clock, after which what only `--all` adds is skipped."""
+"""Monotonic time after which tests that only `--all` adds are skipped."""
 SURROUNDINGS = pytest.StashKey[Surroundings]()
 RESET_BEFORE_TLS = pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning")
 """An API server that is killed resets connections before their TLS handshake. CPython leaves these to the garbage
@@ -145,7 +145,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
-    """Keep files on one worker, too, that share what they start."""
+    """Keep files that share what they start on one worker."""
     return GroupScheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
@@ -199,7 +199,8 @@ def _skip_without_programs(binaries: Binaries, items: list[pytest.Item]) -> None
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what only `--all` adds once the time for it has passed."""
     if time.monotonic() > item.config.stash[LATE] and item.get_closest_marker("thorough") is not None:
-        pytest.skip("the time that --within gives has passed")
+        # Unlike pytest.skip, which would list all of them as skips of this file.
+        item.add_marker(pytest.mark.skip(reason="the minutes of --within have passed"))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -29,8 +29,8 @@ FIRST_SECONDS = 2.0
 _BACKOFF = Backoff(first=FIRST_SECONDS, factor=3.0, longest=300.0)
 QUIET_SECONDS = 600.0
 NOTICED_SECONDS = 60.0
-"""After so long, webhooks, policies and quotas have noticed that an object was deleted: kube-controller-manager counts
-nothing for up to 30 s while kinds come and go."""
+"""Seconds within which webhooks, policies and quotas notice a deletion: kube-controller-manager counts no quota for up
+to 30 s while kinds come and go."""
 CONFLICT_COUNT = 3
 _BYTES = 256
 _MODULUS = 1 << (8 * _BYTES)
@@ -174,7 +174,7 @@ class Ledger:
     def note_refusal(self, key: ObjectKey, attempt: str) -> bool:
         """Record that an object is refused although others made way; return whether it may be accepted soon.
 
-        It may be while webhooks and policies have not noticed yet that the others are gone.
+        Webhooks, policies and quotas may not have noticed yet that the others are gone.
         """
         made = self.made_way.get(key)
         if made is None or made.attempt != attempt or made.in_vain:

@@ -280,17 +280,17 @@ async def _show_yaml(site: Site, request: Request) -> Response:
 
 
 def _find(board: Board, name: str, uid: str) -> tuple[Manifest | None, bool]:
-    """Return an object of a BundleDeployment, or without a UID that itself; and whether what is None does not exist."""
+    """Return a BundleDeployment, or with a UID one of its objects, and whether None means that it does not exist."""
     if uid:
         return _look_up(board, name, lambda view: view.find(uid))
-    is_listed = board.is_listed  # asked first
+    is_listed = board.is_listed  # before looking: what is listed in between would be reported as gone
     return board.find(name), is_listed
 
 
 def _look_up(board: Board, name: str, look: Callable[[View], Found | None]) -> tuple[Found | None, bool]:
-    """Return what is seen of a BundleDeployment that a page shows, and whether what is None does not exist."""
-    view = board.view(name)  # asked once: that of a page which was opened meanwhile knows other objects
-    is_complete = view is not None and view.is_complete()  # asked first
+    """Look for something in the view of a BundleDeployment; return it, and whether None means that there is none."""
+    view = board.view(name)  # once, for both questions: a page that is opened in between has another view
+    is_complete = view is not None and view.is_complete()
     return look(view) if view else None, is_complete
 
 
@@ -375,8 +375,11 @@ class LogResponse(StreamingResponse):
                 self._release()
 
     def _release(self) -> None:
-        if not self._reading.locked():  # else the thread that reads does it afterwards
-            self._stream.release()
+        if self._reading.acquire(blocking=False):  # else the thread that reads does it afterwards
+            try:
+                self._stream.release()
+            finally:
+                self._reading.release()
 
 
 async def _show_diff(site: Site, request: Request) -> Response:

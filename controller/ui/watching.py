@@ -349,7 +349,7 @@ class View:
         self.note()
 
     def read(self) -> str:
-        """Return what the page shows as JSON, equal until the version grows; `null` if it does not exist.
+        """Return what the page shows as JSON; `null` if it does not exist. When the version grows, it may have changed.
 
         May wait for the API server.
         """
@@ -370,11 +370,11 @@ class View:
         return found.value() if found else None
 
     def is_complete(self) -> bool:
-        """Return whether all objects are known that the user may list, so that one which is not found does not exist.
+        """Return whether all objects that the user may list are known: what is not found afterwards does not exist.
 
         May wait for the API server.
         """
-        is_listed = self._board.is_listed  # asked first
+        is_listed = self._board.is_listed  # before looking: what is listed in between would be reported as gone
         if self._board.find(self._name) is None:
             return is_listed
         self.read()
@@ -397,7 +397,7 @@ class View:
         with self._lock:
             self._read()
             if manifest is not None and not find_line(self._nodes, uid):
-                self._read(anew=True)  # a watch has taken it, and is about to note that
+                self._read(anew=True)  # a watch stores an object before it notes the change
             nodes, waves, stored = self._nodes, self._waves, self._stored
         line = find_line(nodes, uid)
         if manifest is None or deployment is None or not line:

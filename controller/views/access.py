@@ -522,7 +522,7 @@ def describe_unserved(shards: Mapping[str, str], explain: Callable[[str], str]) 
     """Return a line for each shard without a controller: the BundleDeployments that nobody acts on, and what to do.
 
     Args:
-        shards: by the name of a BundleDeployment its shard, empty: the default one.
+        shards: the shard of each BundleDeployment, by name; empty for the default one.
         explain: see `explain_unserved`.
 
     Raises: whatever `explain` does.

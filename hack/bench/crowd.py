@@ -195,7 +195,7 @@ SCRAPES = 9
 IDLE_SECONDS = 60.0
 START_SECONDS = 600.0
 IDLE_CPU = 0.1
-"""CPU of a second in which nothing is done but that a Lease is renewed, which takes 0.07 s where memory is scarce."""
+"""CPU seconds in a second below which the controller is idle; where memory is scarce, renewing its Lease takes 0.07."""
 IDLE_CHECKS = 3
 """So many such seconds in a row: other processes may get all of the CPU for one."""
 PASSES = 'controller_runtime_reconcile_total{controller="bundledeployment",result="success"}'
@@ -291,7 +291,7 @@ def start(crowd: Crowd) -> float:
     started = time.monotonic()
     crowd.testbed.launch_controller({"RUKPAK_METRICS_ADDRESS": crowd.metrics})
     wait_for(lambda: _has_seen_all(crowd), START_SECONDS, "a pass over each BundleDeployment")
-    return time.monotonic() - started - IDLE_CHECKS
+    return time.monotonic() - started - IDLE_CHECKS  # the idle seconds that ended the wait
 
 
 def _has_seen_all(crowd: Crowd) -> bool:

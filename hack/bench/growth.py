@@ -64,7 +64,8 @@ def measure(sizes: Sequence[int]) -> Iterator[Point]:
     """Yield what each size costs; each has a control plane of its own."""
     for size in sizes:
         with make_testbed() as testbed:
-            gathered, since = crowd.gather(testbed, size, 0), testbed.position()
+            gathered = crowd.gather(testbed, size, 0)
+            since = testbed.position()
             try:
                 crowd.start(gathered)
                 yield Point(

@@ -137,9 +137,10 @@ class Stage(ABC):
         if lack := Mechanisms.found().lack():
             self.shell.tell(f"{lack}: git and helm run unconfined in this demonstration")
             environment["RUKPAK_CONFINEMENT"] = "best-effort"
-        self._controller = Process("controller", self.folder, [ROOT / "hack" / "run"], environment)
-        self.shell.tell(f"$ hack/run 2> {self._controller.log} &")
-        self._controller.start()
+        controller = Process("controller", self.folder, [ROOT / "hack" / "run"], environment)
+        self.shell.tell(f"$ hack/run 2> {controller.log} &")
+        controller.start()
+        self._controller = controller
 
     def last_words(self) -> str:
         """Return what the controller said last."""

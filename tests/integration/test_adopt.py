@@ -186,7 +186,7 @@ def install_release(cli: Helm, adopted: Adopted) -> None:
 
 
 def wait_available(adopted: Adopted) -> None:
-    """Wait until the pods of the Deployment are ready, and those that are too many have gone."""
+    """Wait until the Deployment is available, and its surplus pods are gone."""
 
     def is_available() -> bool:
         found = adopted.read("web", "deployments", "/apis/apps/v1")

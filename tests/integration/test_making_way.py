@@ -39,18 +39,19 @@ _ports = iter(range(30020, 30086))
 
 @pytest.fixture(scope="module")
 def shared_world(cluster: Cluster, registry: LocalRegistry, settings: Settings) -> Iterator[World]:
-    """That of conftest.py, but for what the tests leave in their namespaces, such as finalizers."""
+    """A world of this file's own: its tests leave finalizers in their namespaces, which would fail the shared one."""
     with new_world(cluster, registry, settings.running, "--workers=1") as world:
         yield world
 
 
 @pytest.fixture
 def hurried_world(world: World, settings: Settings) -> Iterator[World]:
-    """A world whose controller takes it soon that everybody has noticed that an object is gone."""
+    """A world whose controller waits 4 s, not 60, for everybody to notice a deletion."""
     world.controller.stop()
     make = partial(Controller, program=hurry(TIMERS))
-    with new_world(world.cluster, world.registry, settings.running, make=make) as hurried:
+    with new_world(world.cluster, world.registry, settings.running, "--workers=1", make=make) as hurried:
         yield hurried
+        print(hurried.controller.log)  # noqa: T201 -- pytest shows it where the test has failed
 
 
 def new_port() -> int:

@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-MISSING = "no Chromium on PATH; where there is root: apt-get install chromium"
+MISSING = "no Chromium on PATH; where there is root: apt-get install chromium-headless-shell"
 
 
 def find_program() -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from http import HTTPStatus
 from typing import Any
 
 import pytest
@@ -212,22 +213,24 @@ class Tenants:
         return Deployed(client=self.world.client, name=name, ref=ref, wait=self.world.wait)
 
     def find_refusal(self, who: User | None, **spec: Any) -> str:
-        """Return why the API server would refuse a new BundleDeployment of a user; empty if it would not."""
+        """Return why admission would refuse a new BundleDeployment of a user; empty if it would not."""
         try:
             probe = self.manifest("probe", "example.com/probe:v1", **spec)
             self.world.client.acting_as(who).create(DEPLOYMENTS, probe, dry_run=True)
         except ApiError as error:
+            if error.status not in (HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY):
+                raise
             return error.message
         return ""
 
     @contextmanager
     def enforced(self, folder: str, *refusals: Callable[[], object]) -> Iterator[None]:
-        """Enforce the policies in a folder of config/, and lift them afterwards, also if they do not come into force.
+        """Enforce the policies in a folder of config/, and always lift them afterwards.
 
         Args:
             folder: in config/.
-            refusals: which policies in force have return something true, and others something false. The API server
-                takes a moment to enforce a policy, and another one to forget it: the next test must not meet it.
+            refusals: one per policy; each returns something true while its policy is enforced. The API server enforces
+                a policy, and stops enforcing it, with a delay, which the next test must not meet.
         """
         path = str(ROOT / "config" / folder)
         try:

@@ -148,38 +148,37 @@ def test_what_ends_within_a_moment_is_not_left_behind() -> None:
     assert surroundings.find_left() == []
 
 
-def test_the_test_that_leaves_it_fails_the_next_one_does_not_and_what_is_late_is_skipped(tmp_path: Path) -> None:
-    file = tmp_path / "test_it.py"
-    file.write_text(
-        textwrap.dedent(
-            """
-            import os
-            import pytest
-
-            def test_leaves(): os.environ["LEFT_BEHIND"] = "x"
-            def test_does_not(): pass
-            @pytest.mark.thorough
-            def test_that_only_all_adds(): pass
-            @pytest.mark.repeats
-            @pytest.mark.parametrize("number", range(3))
-            def test_of_which_only_all_adds_two(number): pass
-            """
-        ),
-        encoding="utf-8",
-    )
-    (tmp_path / "conftest.py").write_text("from tests.conftest import *\nfrom tests.conftest import _nothing_left\n")
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:warnings",
-        f"--rootdir={tmp_path}",
-    ]
-    command += ["--all", "--within=0", str(file)]
+def run_pytest(folder: Path, source: str, *options: str) -> str:
+    """Run the tests in a text with the fixtures and hooks of `tests/`; return the output."""
+    (folder / "test_it.py").write_text(textwrap.dedent(source), encoding="utf-8")
+    (folder / "conftest.py").write_text("from tests.conftest import *\nfrom tests.conftest import _nothing_left\n")
+    words = ["-q", "-rs", f"--rootdir={folder}", "--override-ini=markers=thorough\nrepeats", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", *words, *options, str(folder / "test_it.py")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
-    assert "ERROR at teardown of test_leaves" in done.stdout, done.stdout + done.stderr
-    assert "3 passed, 3 skipped, 1 error" in done.stdout
+    return done.stdout + done.stderr
+
+
+def test_the_test_that_leaves_it_fails_and_the_next_one_does_not(tmp_path: Path) -> None:
+    source = """
+        import os
+        def test_leaves(): os.environ["LEFT_BEHIND"] = "x"
+        def test_does_not(): pass
+    """
+    output = run_pytest(tmp_path, source)
+    assert "ERROR at teardown of test_leaves" in output, output
+    assert "2 passed, 1 error" in output
+
+
+def test_what_only_all_adds_is_skipped_and_listed_once_its_time_has_passed(tmp_path: Path) -> None:
+    source = """
+        import pytest
+        @pytest.mark.thorough
+        def test_that_only_all_adds(): pass
+        @pytest.mark.repeats
+        @pytest.mark.parametrize("number", range(3))
+        def test_of_which_only_all_adds_two(number): pass
+    """
+    output = run_pytest(tmp_path, source, "--all", "--within=0")
+    assert "1 passed, 3 skipped" in output, output
+    listed = re.findall(r"SKIPPED \[(\d)\] \S*/test_it.py:(\d): the minutes of --within have passed", output)
+    assert listed == [("1", "3"), ("2", "5")], output

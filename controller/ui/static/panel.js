@@ -77,18 +77,19 @@ export class Panel {
     const isOld = () => this.isLeft || number !== this.asked;
     const reply = await this.read(tab === "yaml" ? "yaml" : "object", isOld);
     const isText = reply.ok && tab === "yaml";
-    const about = await (isText ? reply.text() : reply.json());
+    const answer = await (isText ? reply.text() : reply.json());
     if (isOld()) return;
     if (!reply.ok) {
-      if (reply.status === 404) this.gone = about.message;
-      this.fail(about.message);
+      if (reply.status === 404) this.gone = answer.message;
+      this.fail(answer.message);
       return;
     }
     if (isText) {
       this.title.textContent = this.detail.titleOf(this.uid);
-      replace(this.body, make("pre", { role: "region", tabindex: "0", "aria-label": "YAML" }, about));
+      replace(this.body, make("pre", { role: "region", tabindex: "0", "aria-label": "YAML" }, answer));
       return;
     }
+    const about = answer;
     this.title.textContent = about.title;
     if (this.mayHavePods !== about.may_have_pods) {
       this.mayHavePods = about.may_have_pods;

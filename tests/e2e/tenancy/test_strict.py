@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.support.bundles import ROOT, Manifest
+from tests.support.bundles import Manifest
 from tests.support.tenants import ANN, OWN, Tenants, refused
 
 pytestmark = pytest.mark.timeout(300)
@@ -35,7 +35,6 @@ SIGNED = {
     "chart in a registry": source("chart", OCI_CHART, COSIGN),
 }
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
-FOLDER = ROOT / "config/policy/strict"
 
 
 def helm(**values: Any) -> Manifest:

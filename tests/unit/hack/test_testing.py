@@ -98,7 +98,7 @@ def test_a_test_that_passes_the_second_time_is_named(machine: Machine, run: Run)
     machine.failing = {"--numprocesses=5": ["tests/unit/test_a.py::test_b"]}
     status, output = run("unit", "--retry")
     assert status == 0
-    assert machine.commands[-1] == "pytest --all tests/unit/test_a.py::test_b"
+    assert machine.commands[-1] == "pytest --all --session-timeout=900 tests/unit/test_a.py::test_b"
     assert "failed, and passed when run again alone:\n  hack/test unit tests/unit/test_a.py::test_b\n" in output
 
 

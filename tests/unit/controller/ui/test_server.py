@@ -374,15 +374,13 @@ def test_an_object_is_not_known_before_those_that_may_own_it(served: Served, sho
     assert set(found) <= {503}
 
 
-def test_one_that_is_listed_meanwhile_is_not_said_to_be_gone(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    board = served.board
-    wait_for(lambda: board.is_listed, 30, "all are listed")
+def test_one_that_is_listed_meanwhile_is_not_said_to_be_gone(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    board = Board(shop.api.client(), names.DEFAULT_NAMESPACE)  # not started: nothing else says what is listed
 
     def find(_board: Board, _name: str) -> None:
         board.is_listed = True
 
     monkeypatch.setattr(Board, "find", find)
-    board.is_listed = False
     with board.viewing("shop") as view:
         assert not view.is_complete()
         assert view.is_complete(), "now it was not found after all had been listed"
@@ -452,21 +450,39 @@ def test_a_log_that_is_followed_ends_with_its_page(served: Served, shop: Shop) -
     assert ended.wait(30), "the connection to the API server is still open"
 
 
-async def receive_end() -> Message:
-    return {"type": "http.disconnect"}
+async def answer_until(response: LogResponse, last: str) -> None:
+    """Send a response to a page that goes as soon as a message of a type was sent; empty: at once."""
+    is_over = asyncio.Event()
+
+    async def receive() -> Message:
+        await is_over.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        if message["type"] == last:
+            is_over.set()
+        await asyncio.sleep(0)
+
+    if not last:
+        is_over.set()
+    await response({"type": "http"}, receive, send)
 
 
-async def send_nothing(_message: Message) -> None:
-    await asyncio.sleep(0)
-
-
-@pytest.mark.parametrize("begin", [b"no line yet", b"first\n"])
-def test_whenever_the_page_goes_the_socket_of_its_log_is_closed(begin: bytes, shop: Shop) -> None:
+@pytest.mark.parametrize(
+    ("begin", "last"),
+    [
+        pytest.param(b"first\n", "", id="before anything is sent"),
+        pytest.param(b"no line yet", "http.response.start", id="before the first line"),
+        pytest.param(b"first\n", "http.response.body", id="between two lines"),
+    ],
+)
+def test_whenever_the_page_goes_the_socket_of_its_log_is_closed(begin: bytes, last: str, shop: Shop) -> None:
     shop.api.follow(LOG, begin)
     stream = shop.api.client().stream(LOG)
-    asyncio.run(LogResponse(stream)({"type": "http"}, receive_end, send_nothing))
-    assert stream._socket
-    assert stream._socket.fileno() == -1
+    connection = stream._socket
+    assert connection
+    asyncio.run(answer_until(LogResponse(stream), last))
+    wait_for(lambda: connection.fileno() == -1, 30, "the socket is closed")  # perhaps by the thread that reads
 
 
 def test_a_log_whose_socket_cannot_be_ended_is_closed_by_the_thread_that_reads_it(shop: Shop) -> None:
@@ -478,7 +494,7 @@ def test_a_log_whose_socket_cannot_be_ended_is_closed_by_the_thread_that_reads_i
     reading = threading.Thread(target=response._read)
     reading.start()
     wait_for(response._reading.locked, 30, "it is read")
-    asyncio.run(response({"type": "http"}, receive_end, send_nothing))
+    asyncio.run(answer_until(response, ""))
     assert connection.fileno() != -1, "the page waits for nobody"
     connection.shutdown(socket.SHUT_RDWR)
     reading.join(30)

@@ -634,7 +634,7 @@ REFUSED = [
     Case("another target port", {"ports": [port(targetPort=8443)]}),
     Case("no target port", {"ports": [{"port": 443}]}),
     Case("the name of another target port", {"ports": [port(targetPort="metrics")]}),
-    Case("a target port that is none", {"ports": [port(targetPort=["hooks"])]}),
+    Case("a target port that is a list", {"ports": [port(targetPort=["hooks"])]}),
     Case("another protocol", {"ports": [port(protocol="UDP")]}),
     Case("no ports", {"ports": []}),
     Case("ports that are none", {"ports": "443"}),
