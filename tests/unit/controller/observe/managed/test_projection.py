@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -197,18 +196,31 @@ def test_a_storage_class_that_changes_while_claims_are_listed_counts(
 def test_a_list_that_ends_while_a_storage_class_changes_is_made_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listing, relisted = SimpleNamespace(synced=False), list[object]()
+    begun, may_end = threading.Event(), threading.Event()
 
-    def records() -> list[Record]:
-        listing.synced = True
+    def judge() -> None:
+        begun.set()
+        may_end.wait(30)
+
+    def records(_cache: object) -> list[Record]:
+        may_end.set()
+        world.wait(lambda: reflector.synced, "the list ends")
         return []
 
-    listing.cache = SimpleNamespace(records=records)
-    watch = SimpleNamespace(reflector=listing)
-    monkeypatch.setattr(world.watches.objects, "find_watch", lambda _: watch)
-    monkeypatch.setattr(world.watches.objects, "_relist", relisted.append)
+    claim(world)
+    storage_class(world, "WaitForFirstConsumer")
+    changes_while_listing(world, monkeypatch, judge)
+    world.watches.objects.require("shop", [CLAIM_RESOURCE.gvk])
+    world.hear("objects shop")
+    world.watches.objects.require("shop", [CLAIM_RESOURCE.gvk])
+    found = world.watches.objects.find_watch(("", "PersistentVolumeClaim"))
+    assert found
+    world.wait(begun.is_set, "a claim is judged")
+    reflector = found.reflector
+    monkeypatch.setattr(type(reflector.cache), "records", records)
     world.watches.objects.classes_changed()
-    assert relisted == [watch]
+    monkeypatch.undo()
+    world.wait(lambda: world.api.lists(CLAIMS) == 2, "it is made again")
 
 
 def test_health_checks_that_change_while_objects_are_listed_count(
