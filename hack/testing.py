@@ -12,11 +12,13 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 WITHIN = "--within="
+VALUES = {"--kubeconfig": "a file", WITHIN[:-1]: "minutes"}
+"""By option, what it needs."""
 ROOT = Path(__file__).resolve().parents[1]
 LAST_FAILED = ROOT / ".pytest_cache/v/cache/lastfailed"
 PLUGINS = ROOT / "hack" / "plugins"
@@ -111,43 +113,64 @@ def parse(arguments: Sequence[str], called_from: Path) -> Choice:
 
     Raises: SystemExit.
     """
-    remaining = list(arguments)
+    remaining = [word.removeprefix("./") for word in _join(arguments)]
     parts: tuple[str, ...] = ALL_PARTS
-    if remaining and not remaining[0].startswith("-"):
+    if remaining and not remaining[0].startswith(("-", "tests/")):
         part = remaining.pop(0)
         if part not in PARTS or " " in part:
             raise SystemExit(f'hack/test: there is no part "{part}"; parts are lint, unit, integration, e2e and node')
         parts = (part,)
     flags = {flag: flag in remaining for flag in ("--all", "--retry")}
     minutes = [word for word in remaining if word.startswith(WITHIN)]
-    remaining = _find_kubeconfig([word for word in remaining if word not in (*flags, *minutes)], called_from)
+    others = [word for word in remaining if word not in (*flags, *minutes)]
+    remaining = [_resolve_kubeconfig(word, called_from) for word in others]
     paths = tuple(word for word in remaining if word.startswith("tests/"))
     if paths and parts == ALL_PARTS:
         raise SystemExit(f'hack/test: say of which part "{paths[0]}" is: hack/test PART PATH')
+    for path in paths:
+        if not path.startswith(PARTS[parts[0]]):
+            raise SystemExit(f'hack/test: "{path}" is of another part than {parts[0]}')
+        if not (ROOT / path.partition("::")[0]).exists():
+            raise SystemExit(f'hack/test: "{path}" does not exist; paths are relative to the repository')
     return Choice(
         parts=parts,
         paths=paths,
         # What somebody names is run, whatever it is.
         everything=flags["--all"] or bool(paths),
         retry=flags["--retry"],
-        within=float(minutes[-1].removeprefix(WITHIN)) if minutes else math.inf,
+        within=_read_minutes(minutes[-1].removeprefix(WITHIN)) if minutes else math.inf,
         arguments=tuple(word for word in remaining if word not in paths),
     )
 
 
-def _find_kubeconfig(words: list[str], called_from: Path) -> list[str]:
-    found = []
-    rest = iter(words)
-    for word in rest:
-        name, equals, value = word.partition("=")
-        if name == "--kubeconfig":
-            value = value if equals else next(rest, "")
-            if not value:
-                raise SystemExit("hack/test: --kubeconfig needs a file")
-            found.append(f"--kubeconfig={(called_from / value).resolve()}")
-        else:
-            found.append(word)
-    return found
+def _join(arguments: Sequence[str]) -> Iterator[str]:
+    words = iter(arguments)
+    for word in words:
+        name, _, value = word.partition("=")
+        if name not in VALUES:
+            yield word
+            continue
+        value = value or next(words, "")
+        if not value:
+            raise SystemExit(f"hack/test: {name} needs {VALUES[name]}")
+        yield f"{name}={value}"
+
+
+def _read_minutes(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise SystemExit(f'hack/test: --within needs minutes, not "{text}"') from None
+
+
+def _resolve_kubeconfig(word: str, called_from: Path) -> str:
+    name, _, value = word.partition("=")
+    if name != "--kubeconfig":
+        return word
+    path = (called_from / value).resolve()
+    if not path.is_file():
+        raise SystemExit(f'hack/test: --kubeconfig: there is no file "{path}"')
+    return f"{name}={path}"
 
 
 def run_part(part: str, choice: Choice) -> Result:

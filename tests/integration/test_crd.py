@@ -20,7 +20,8 @@ from hack.reference.sections import read_examples
 from rukpak.api.v1alpha2.conditions import ConditionType
 from rukpak.api.v1alpha2.schema import crd
 from rukpak.api.v1alpha2.types import Condition, Display, NotReady, ObjectCounts, SourcePin, Status, dump
-from rukpak.controller.playground.cluster import Cluster
+from rukpak.controller.playground.cluster import Cluster, KubectlError
+from rukpak.controller.playground.processes import wait_for
 from tests.support.bundles import DEPLOYMENTS
 from tests.support.inside import ApiError, Client, read_documents
 from tests.support.instructions import nested, settings
@@ -37,6 +38,15 @@ Json = dict[str, Any]
 def _definition(cluster: Cluster) -> None:
     cluster.kubectl("apply", "--server-side", "-k", str(ROOT / "config/crd"))
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", f"crd/{crd()['metadata']['name']}")
+
+    def is_explained() -> bool:
+        try:
+            cluster.kubectl("explain", "bds")
+        except KubectlError:
+            return False
+        return True
+
+    wait_for(is_explained, 60, "what kubectl explain reads, which the API server publishes a moment later")
 
 
 def deployment(name: str = "case", **spec: Any) -> Json:

@@ -71,8 +71,8 @@ def test_without_a_part_all_tests_on_clusters_share_their_workers(machine: Machi
 
 
 def test_a_path_takes_the_place_of_the_whole_part_and_is_run_whatever_it_is(machine: Machine, run: Run) -> None:
-    _, output = run("unit", "tests/unit/hack/test_cache.py", "-x")
-    assert machine.commands == ["pytest --numprocesses=5 --dist=loadfile tests/unit/hack/test_cache.py --all -x"]
+    _, output = run("unit", "tests/unit/hack/test_testing.py", "-x")
+    assert machine.commands == ["pytest --numprocesses=5 --dist=loadfile tests/unit/hack/test_testing.py --all -x"]
     assert "left out" not in output
 
 
@@ -120,8 +120,8 @@ def test_an_expression_that_selects_nothing_of_a_part_fails_it_only_if_it_is_the
 
 def test_missing_programs_are_obtained_first(machine: Machine, run: Run) -> None:
     machine.failing = {"control_plane programs": []}
-    run("e2e", "tests/e2e/test_a.py")
-    assert machine.commands[1] == "pytest --collect-only --obtain -qq tests/e2e/test_a.py --all"
+    run("e2e", "tests/e2e/test_demo.py")
+    assert machine.commands[1] == "pytest --collect-only --obtain -qq tests/e2e/test_demo.py --all"
 
 
 def test_each_package_of_plug_ins_is_checked_by_its_own_configuration(machine: Machine, run: Run) -> None:
@@ -153,8 +153,15 @@ def test_a_package_of_plug_ins_may_import_only_what_is_for_it() -> None:
 
 
 @pytest.mark.parametrize("given", [("--kubeconfig", "config"), ("--kubeconfig=config",)])
-def test_a_kubeconfig_is_relative_to_the_folder_of_the_caller(given: tuple[str, ...]) -> None:
-    assert testing.parse(["e2e", *given], HERE).arguments == (f"--kubeconfig={HERE}/config",)
+def test_a_kubeconfig_is_relative_to_the_folder_of_the_caller(given: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "config").touch()
+    assert testing.parse(["e2e", *given], tmp_path).arguments == (f"--kubeconfig={tmp_path}/config",)
+
+
+@pytest.mark.parametrize("given", [("--within", "45"), ("--within=45",)])
+def test_minutes_may_follow_their_option(given: tuple[str, ...]) -> None:
+    choice = testing.parse(["--all", *given], HERE)
+    assert (choice.within, choice.everything, choice.arguments) == (45, True, ())
 
 
 @pytest.mark.parametrize(
@@ -162,7 +169,16 @@ def test_a_kubeconfig_is_relative_to_the_folder_of_the_caller(given: tuple[str, 
     [
         (["units"], 'there is no part "units"; parts are lint, unit, integration, e2e and node'),
         (["--all", "tests/e2e"], 'say of which part "tests/e2e" is: hack/test PART PATH'),
+        (["tests/e2e"], 'say of which part "tests/e2e" is: hack/test PART PATH'),
+        (["unit", "tests/e2e"], '"tests/e2e" is of another part than unit'),
+        (
+            ["unit", "./tests/unit/test_none.py::test_a"],
+            '"tests/unit/test_none.py::test_a" does not exist; paths are relative to the repository',
+        ),
         (["e2e", "--kubeconfig"], "--kubeconfig needs a file"),
+        (["e2e", "--kubeconfig=/none"], '--kubeconfig: there is no file "/none"'),
+        (["--within"], "--within needs minutes"),
+        (["--within=soon"], '--within needs minutes, not "soon"'),
     ],
 )
 def test_what_is_refused(arguments: list[str], message: str) -> None:
