@@ -343,7 +343,8 @@ def package(options: argparse.Namespace) -> int:
         tell(f"warning: {warning}")
     pushed = _push_to_registry(options, options.reference)
     count = len(revision.objects)
-    print(pushed if options.output == "name" else f"pushed {pushed}, which renders {count} objects")
+    told = "1 object" if count == 1 else f"{count} objects"
+    print(pushed if options.output == "name" else f"pushed {pushed}, which renders {told}")
     return 0
 
 

@@ -93,7 +93,7 @@ TRANSCRIPT = [
     r"  Take over: Deployment demo/legacy, unchanged .*",
     r"bundledeployment\.core\.rukpak\.io/legacy adopted 2 objects from kubectl",
     r"\$ rukpak package .*",
-    r"pushed 127\.0\.0\.1:\d+/demo:chart@sha256:[0-9a-f]{64}, which renders 1 objects",
+    r"pushed 127\.0\.0\.1:\d+/demo:chart@sha256:[0-9a-f]{64}, which renders 1 object",
     r"\$ rukpak install shop oci://.*",
     r"bundledeployment\.core\.rukpak\.io/shop created",
     r"bundledeployment\.core\.rukpak\.io/greeter created",

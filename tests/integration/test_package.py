@@ -42,7 +42,7 @@ def test_a_folder_is_pushed_and_installed(
     ref = f"{registry.host}/{new_name()}:v1"
     pushed = rukpak("package", str(folder), ref).stdout
     assert pushed.startswith(f"pushed {ref}@sha256:")
-    assert pushed.endswith(", which renders 1 objects\n")
+    assert pushed.endswith(", which renders 1 object\n")
     deployed = world.deploy(sources=[image(ref)])
     deployed.wait_ready()
     assert deployed.data("settings") == {"color": "blue"}
