@@ -29,6 +29,7 @@ from rukpak.controller.playground.processes import (
 )
 from rukpak.controller.playground.programs import CONTROL_PLANE, NODE, Settings
 from rukpak.controller.processes.programs import Mechanisms
+from tests.support.controller import STOP_SECONDS
 from tests.support.private_sources import PrivateSources, serve_private_sources
 from tests.support.registry import LocalRegistry
 
@@ -36,7 +37,6 @@ ROOT = Path(__file__).resolve().parents[2]
 DEFINITION = "crd/bundledeployments.core.rukpak.io"
 NAMESPACE = "demo"
 STORE_NAMESPACE = "rukpak-system"
-STOP_SECONDS = 5.0
 NAMES = ("demo", "three", "shop", "greeter", "legacy", "search", "billing")
 """Of the BundleDeployments."""
 PAUSE_OF_BUNDLES = "registry.k8s.io/pause:3.10"

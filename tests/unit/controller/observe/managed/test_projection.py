@@ -172,6 +172,16 @@ def changes_while_listing(world: World, monkeypatch: pytest.MonkeyPatch, change:
     monkeypatch.setattr(projection, "project", judge)
 
 
+def list_claim(world: World, monkeypatch: pytest.MonkeyPatch, change: Callable[[], None]) -> None:
+    """Have a claim listed that waits for its first consumer, and something change just after it was judged."""
+    claim(world)
+    storage_class(world, "WaitForFirstConsumer")
+    changes_while_listing(world, monkeypatch, change)
+    world.watches.objects.require("shop", [CLAIM_RESOURCE.gvk])
+    world.hear("objects shop")
+    world.watches.objects.require("shop", [CLAIM_RESOURCE.gvk])
+
+
 def test_a_storage_class_that_changes_while_claims_are_listed_counts(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,12 +194,7 @@ def test_a_storage_class_that_changes_while_claims_are_listed_counts(
         known = world.watches._classes.reflector.cache.get(("", "disk"))
         return known is not None and known.resource_version == str(world.api.version)
 
-    claim(world)
-    storage_class(world, "WaitForFirstConsumer")
-    changes_while_listing(world, monkeypatch, change)
-    world.watches.objects.require("shop", [CLAIM_RESOURCE.gvk])
-    world.hear("objects shop")
-    world.watches.objects.require("shop", [CLAIM_RESOURCE.gvk])
+    list_claim(world, monkeypatch, change)
     wait_for_verdict(world, "NotBound", "data")
 
 
@@ -207,12 +212,7 @@ def test_a_list_that_ends_while_a_storage_class_changes_is_made_again(
         world.wait(lambda: reflector.synced, "the list ends")
         return []
 
-    claim(world)
-    storage_class(world, "WaitForFirstConsumer")
-    changes_while_listing(world, monkeypatch, judge)
-    world.watches.objects.require("shop", [CLAIM_RESOURCE.gvk])
-    world.hear("objects shop")
-    world.watches.objects.require("shop", [CLAIM_RESOURCE.gvk])
+    list_claim(world, monkeypatch, judge)
     found = world.watches.objects.find_watch(("", "PersistentVolumeClaim"))
     assert found
     world.wait(begun.is_set, "a claim is judged")
