@@ -146,11 +146,11 @@ def parse(arguments: Sequence[str], called_from: Path) -> Choice:
 def _join(arguments: Sequence[str]) -> Iterator[str]:
     words = iter(arguments)
     for word in words:
-        name, _, value = word.partition("=")
+        name, equals, value = word.partition("=")
         if name not in VALUES:
             yield word
             continue
-        value = value or next(words, "")
+        value = value if equals else next(words, "")
         if not value:
             raise SystemExit(f"hack/test: {name} needs {VALUES[name]}")
         yield f"{name}={value}"

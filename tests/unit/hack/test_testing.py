@@ -176,6 +176,7 @@ def test_minutes_may_follow_their_option(given: tuple[str, ...]) -> None:
             '"tests/unit/test_none.py::test_a" does not exist; paths are relative to the repository',
         ),
         (["e2e", "--kubeconfig"], "--kubeconfig needs a file"),
+        (["e2e", "--kubeconfig=", "-x"], "--kubeconfig needs a file"),
         (["e2e", "--kubeconfig=/none"], '--kubeconfig: there is no file "/none"'),
         (["--within"], "--within needs minutes"),
         (["--within=soon"], '--within needs minutes, not "soon"'),
