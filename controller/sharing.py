@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -103,6 +103,8 @@ class Turns(Generic[Item]):
         """The seconds that each share would have used if all had always had something to do."""
         self._used: dict[str, float] = {}
         """The same for a share that has used more."""
+        self._ahead: set[str] = set()
+        """Shares that have used so much more that they wait for others."""
 
     @property
     def waiting(self) -> int:
@@ -153,17 +155,22 @@ class Turns(Generic[Item]):
         used = self._used.get(share, self._virtual) + seconds
         if used > self._virtual:
             self._used[share] = min(used, self._virtual + MOST_LEAD_SECONDS)
+            if self._is_ahead(share):
+                self._ahead.add(share)
 
-    def _in_order(self) -> Iterable[str]:
-        ahead = {share for share, used in self._used.items() if used - self._virtual >= LEAD_SECONDS}
-        if not ahead:
-            return self._lines
-        return sorted(self._lines, key=lambda share: self._used[share] if share in ahead else 0.0)
+    def _in_order(self) -> Iterator[str]:
+        # Ten thousand shares wait when the controller starts: usually, only the first one is looked at.
+        yield from (share for share in self._lines if share not in self._ahead)
+        yield from sorted((share for share in self._lines if share in self._ahead), key=self._used.__getitem__)
+
+    def _is_ahead(self, share: str) -> bool:
+        return self._used.get(share, 0.0) - self._virtual >= LEAD_SECONDS
 
     def _catch_up(self, used: float) -> None:
         if used > self._virtual:
             self._virtual = used
             self._used = {share: used for share, used in self._used.items() if used > self._virtual}
+            self._ahead = {share for share in self._ahead if self._is_ahead(share)}
 
     def _forget_if_empty(self, share: str) -> None:
         if not any(self._lines[share]):

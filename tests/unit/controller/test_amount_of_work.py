@@ -33,6 +33,7 @@ from rukpak.controller.observe.records import Record, key_of, project
 from rukpak.controller.permissions import find_permissions
 from rukpak.controller.processors.patch import PatchProcessor
 from rukpak.controller.processors.rollouts import RolloutsProcessor
+from rukpak.controller.sharing import Turns
 from rukpak.controller.untrusted import TooManyStepsError
 from rukpak.controller.views.comparison import Change, Comparison, Difference, write
 from rukpak.controller.views.dry_run import overlay
@@ -241,6 +242,17 @@ def rights_in_a_refusal(count: int) -> Work:
     return lambda: parse_escalation(message, "shop")
 
 
+def turns_of_tenants(count: int) -> Work:
+    def work() -> None:
+        turns: Turns[str] = Turns(1)
+        for i in range(count):
+            turns.add(f"a{i}", f"a{i}")
+        while item := turns.begin():
+            turns.end(item, seconds=1.0 if item == "a0" else 0.001)
+
+    return work
+
+
 GROWING: dict[Callable[[int], Work], int] = {
     ignored_fields: 500,
     commas: 5000,
@@ -267,6 +279,7 @@ GROWING: dict[Callable[[int], Work], int] = {
     references_to_config: 500,
     words_of_a_condition: 2000,
     rights_in_a_refusal: 2000,
+    turns_of_tenants: 2000,
 }
 
 
