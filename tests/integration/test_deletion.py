@@ -22,6 +22,7 @@ from tests.support.bundles import (
     image,
     new_name,
     new_world,
+    refused_config_map,
 )
 from tests.support.controller import Controller
 from tests.support.hurried import hurry
@@ -235,10 +236,6 @@ def test_a_deletion_that_asks_for(world: World, propagation: str, stays: bool) -
 # Whatever it is doing
 
 
-def refused(name: str) -> Manifest:
-    return {**config_map(name), "immutable": "yes"}
-
-
 def pause(world: World) -> Deployed:
     deployed = world.deploy(config_map("a"))
     deployed.wait_ready()
@@ -265,7 +262,7 @@ def fetch(world: World) -> Deployed:
 
 
 def apply_in_part(world: World) -> Deployed:
-    deployed = world.deploy(config_map("a"), refused("bad"))
+    deployed = world.deploy(config_map("a"), refused_config_map("bad"))
     deployed.wait_for("Installed", "False", "Refused")
     return deployed
 
@@ -273,7 +270,7 @@ def apply_in_part(world: World) -> Deployed:
 def upgrade_in_part(world: World) -> Deployed:
     deployed = world.deploy(config_map("a"), config_map("old"))
     deployed.wait_ready()
-    world.push(deployed.name, config_map("a", v="2"), refused("bad"))
+    world.push(deployed.name, config_map("a", v="2"), refused_config_map("bad"))
     deployed.request_reconcile("upgrade")
     deployed.wait_for("Installed", "False", "Refused")
     return deployed

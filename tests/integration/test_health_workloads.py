@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.support.bundles import Deployed, Manifest, World, config_map, exists, image
+from tests.support.bundles import Deployed, Manifest, World, config_map, exists, image, refused_config_map
 from tests.support.objects import deployment, job, make, template
 
 TROUBLE_SECONDS = 60.0
@@ -156,7 +156,7 @@ def test_a_job_that_its_ttl_removes_stays_done_and_is_not_run_again(kwok_world: 
 
 
 HINDRANCES = {
-    "an object is refused": {**config_map("bad"), "immutable": "yes"},
+    "an object is refused": refused_config_map("bad"),
     "a kind is not served yet": make("nowhere.example.com/v1", "Widget", "w"),
     "a field is immutable": {**config_map("fixed", color="red"), "immutable": True},
     "an object is owned by nobody here": config_map("theirs"),
@@ -215,7 +215,7 @@ def test_a_job_that_fails_says_why(kwok_world: World) -> None:
 
 
 def test_of_several_objects_that_are_refused_each_is_named_with_its_refusal(kwok_world: World) -> None:
-    refused = [{**config_map(name), "immutable": "yes"} for name in ("one", "two")]
+    refused = [refused_config_map(name) for name in ("one", "two")]
     deployed = kwok_world.deploy(config_map("a"), *refused, make("nowhere.example.com/v1", "Widget", "w"))
     deployed.wait_for("Installed", "False", "Refused", saying="(and 2 more)")
 

@@ -16,7 +16,17 @@ from rukpak.api import names
 from rukpak.controller.playground.cluster import Cluster
 from rukpak.controller.playground.processes import wait_for
 from rukpak.controller.playground.programs import Settings
-from tests.support.bundles import Deployed, Manifest, World, config_map, definition, image, new_name, new_world
+from tests.support.bundles import (
+    Deployed,
+    Manifest,
+    World,
+    config_map,
+    definition,
+    image,
+    new_name,
+    new_world,
+    refused_config_map,
+)
 from tests.support.controller import Controller, command
 from tests.support.hurried import hurry
 from tests.support.inside import NOTICED_SECONDS, ApiError
@@ -622,7 +632,7 @@ def test_a_dropped_object_that_a_person_deletes_stays_deleted_while_the_revision
 ) -> None:
     deployed = world.deploy(config_map("old"), config_map("a"))
     deployed.wait_ready()
-    upgrade(world, deployed, config_map("a", color="red"), {**config_map("bad"), "immutable": "yes"})
+    upgrade(world, deployed, config_map("a", color="red"), refused_config_map("bad"))
     deployed.wait_for("Installed", "False", "Refused")
     deployed.edit("old", color="green")
     deployed.wait(lambda: deployed.data("old") == {"color": "blue"}, "it is repaired as long as it is there")
@@ -639,7 +649,7 @@ def test_a_dropped_object_that_a_person_deletes_stays_deleted_while_the_revision
 def test_a_dropped_object_without_its_label_is_taken_back_and_pruned(world: World) -> None:
     deployed = world.deploy(config_map("old"), config_map("a"))
     before = deployed.wait_ready()["installedRevision"]
-    upgrade(world, deployed, config_map("a"), {**config_map("bad"), "immutable": "yes"})
+    upgrade(world, deployed, config_map("a"), refused_config_map("bad"))
     deployed.wait_for("Installed", "False", "Refused")
     for color in ("red", "green"):  # the next repair would be put off
         deployed.edit("old", color=color)

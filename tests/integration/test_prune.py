@@ -8,7 +8,17 @@ import pytest
 
 from rukpak.api import names
 from rukpak.controller.playground.processes import wait_for
-from tests.support.bundles import Deployed, Manifest, World, config_map, definition, exists, image, new_name
+from tests.support.bundles import (
+    Deployed,
+    Manifest,
+    World,
+    config_map,
+    definition,
+    exists,
+    image,
+    new_name,
+    refused_config_map,
+)
 from tests.support.inside import ApiError
 from tests.support.objects import claim, custom, deployment, is_released, labelled, namespace, read
 
@@ -86,7 +96,7 @@ def test_never_leaves_objects_until_that_is_changed(world: World) -> None:
 def test_nothing_is_pruned_while_an_object_is_refused(world: World) -> None:
     deployed = world.deploy(config_map("old"), config_map("a"), prune="AfterApply")
     deployed.wait_ready()
-    refused = {**config_map("bad"), "immutable": "yes"}
+    refused = refused_config_map("bad")
     upgrade(world, deployed, config_map("a", color="red"), refused)
     deployed.wait_for("Installed", "False", "Refused")
     assert deployed.data("a") == {"color": "red"}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rukpak.api import names
-from tests.support.bundles import Deployed, Manifest, World, config_map, definition, image, new_name
+from tests.support.bundles import Deployed, Manifest, World, config_map, definition, image, new_name, refused_config_map
 from tests.support.objects import custom, deployment, is_owned, labelled, make, read, secret, service, template
 
 APPS, BATCH, RBAC = "/apis/apps/v1", "/apis/batch/v1", "/apis/rbac.authorization.k8s.io/v1"
@@ -280,10 +280,6 @@ def test_who_edits_again_and_again_is_named_in_drift_conflict(world: World) -> N
 # Half-applied revisions
 
 
-def refused(name: str) -> Manifest:
-    return {**config_map(name), "immutable": "yes"}
-
-
 def upgrade(world: World, deployed: Deployed, *manifests: Manifest) -> None:
     world.push(deployed.name, *manifests)
     deployed.request_reconcile(new_name())
@@ -292,7 +288,7 @@ def upgrade(world: World, deployed: Deployed, *manifests: Manifest) -> None:
 def test_a_revision_of_which_one_object_is_refused_is_the_target_of_all_others(world: World) -> None:
     deployed = world.deploy(config_map("a", v="1"), config_map("b", v="1"))
     first = deployed.wait_ready()
-    immutable = {**config_map("b", v="2"), "immutable": "yes"}
+    immutable = refused_config_map("b", v="2")
     upgrade(world, deployed, config_map("a", v="2"), immutable, config_map("c", v="2"))
     deployed.wait_for("Installed", "False", "Refused")
     assert deployed.status()["installedRevision"] == first["installedRevision"]
@@ -306,7 +302,7 @@ def test_a_revision_of_which_one_object_is_refused_is_the_target_of_all_others(w
 def test_an_object_of_the_old_revision_only_is_repaired_from_it(world: World) -> None:
     deployed = world.deploy(config_map("a", v="1"), config_map("old", v="1"))
     deployed.wait_ready()
-    upgrade(world, deployed, config_map("a", v="2"), refused("bad"))
+    upgrade(world, deployed, config_map("a", v="2"), refused_config_map("bad"))
     deployed.wait_for("Installed", "False", "Refused")
     deployed.edit("old", v="9")
     deployed.wait(lambda: deployed.data("old") == {"v": "1"}, "repaired")
@@ -315,7 +311,9 @@ def test_an_object_of_the_old_revision_only_is_repaired_from_it(world: World) ->
 def test_a_spec_that_is_reverted_half_way_brings_everything_back(world: World) -> None:
     deployed = world.deploy(config_map("a", v="1"), config_map("old", v="1"))
     first = deployed.wait_ready()
-    other = world.push(f"{deployed.name}-other", config_map("a", v="2"), config_map("new", v="2"), refused("bad"))
+    other = world.push(
+        f"{deployed.name}-other", config_map("a", v="2"), config_map("new", v="2"), refused_config_map("bad")
+    )
     deployed.change(sources=[image(other)])
     deployed.wait_for("Installed", "False", "Refused")
     assert deployed.data("a") == {"v": "2"}

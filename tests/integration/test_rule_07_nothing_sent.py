@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from rukpak.api import names
-from tests.support.bundles import DEPLOYMENTS, STORE, WRITES, Deployed, World, config_map, new_name
+from tests.support.bundles import DEPLOYMENTS, STORE, WRITES, Deployed, World, config_map, new_name, refused_config_map
 from tests.support.faulty_registry import FaultyRegistry
 from tests.support.registry import LocalRegistry
 
@@ -131,7 +131,7 @@ def test_an_unchanged_failure_writes_status_once(world: World, faulty_registry: 
 
 
 def test_an_unchanged_failure_to_apply_writes_status_once(world: World) -> None:
-    refused = {**config_map("refused"), "immutable": "yes"}
+    refused = refused_config_map("refused")
     deployed = world.deploy(config_map("settings"), refused)
     deployed.wait_for("Installed", "False", "Refused")
     version = deployed.read()["metadata"]["resourceVersion"]

@@ -42,6 +42,11 @@ def config_map(name: str, **data: str) -> Manifest:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data or {"color": "blue"}}
 
 
+def refused_config_map(name: str, **data: str) -> Manifest:
+    """Return a ConfigMap that the API server refuses, for `immutable` is a string."""
+    return {**config_map(name, **data), "immutable": "yes"}
+
+
 def definition(group: str, kind: str) -> Manifest:
     """Return a CustomResourceDefinition of a namespaced kind that takes any spec."""
     plural = f"{kind.lower()}s"
