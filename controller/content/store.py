@@ -39,7 +39,7 @@ from rukpak.api.errors import BundleError
 from rukpak.api.plugins import ContentTree, Refusal
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.disk import ForeignFileError, disk_errors_reported, is_unusable, storage_error, walk
-from rukpak.controller.content.limits import CHUNK, Meter, Rejection, check_refused, quote
+from rukpak.controller.content.limits import CHUNK, Rejection, Use, check_refused, quote
 
 log = logging.getLogger(__name__)
 PATIENCE_SECONDS = 20.0
@@ -135,7 +135,7 @@ def _describe(path: Path) -> list[Any]:
     return [size, digest.hexdigest()]
 
 
-def count_stored(folder: Path, meter: Meter) -> None:
+def count_stored(folder: Path, meter: Use) -> None:
     """Count content that is in the store already: it cannot be deleted while it is in use.
 
     Args:
