@@ -27,7 +27,7 @@ import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import dataclass, field, fields, replace
 from io import BytesIO
 from pathlib import Path
 from threading import Event
@@ -338,51 +338,54 @@ def _identity_problems(objects: Iterable[Object]) -> Iterator[tuple[int, str]]:
             yield index, problem
 
 
-def render(
-    format_name: str,
-    request: RenderRequest,
-    processors: Sequence[Processor] = (),
-    confidential: Confidential | None = None,
-    secrets: SecretValues | None = None,
-) -> Revision:
-    """Return the revision of a content tree; of its terms, only the install namespace is set.
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is rendered, by what, and what is secret of it."""
 
-    Args:
-        format_name: `spec.format`.
-        request: its config was checked; if its install namespace is '', the format suggests one.
-        processors: `spec.processors`, checked.
-        confidential: given if values of Secrets are in the config, or processors need some.
-        secrets: of the install namespace, as far as processors need them.
+    format: str
+    request: RenderRequest
+    """Its config was checked; if its install namespace is '', the format suggests one."""
+    processors: Sequence[Processor] = ()
+    """Checked."""
+    confidential: Confidential | None = None
+    """Given if values of Secrets are in the config, or processors need some."""
+    secrets: SecretValues = field(default_factory=dict, repr=False)
+    """Of the install namespace, as far as processors need them."""
+
+
+def render(task: Task) -> Revision:
+    """Return the revision of a content tree; of its terms, only the install namespace is set.
 
     Raises: BundleError with a reason of Installed, or that of a path of the content that must not be read;
         LargeTextError.
     """
-    plugin = format_of(format_name)
+    request, processors, secrets = task.request, task.processors, task.secrets
+    plugin = format_of(task.format)
     if not isinstance(plugin, ReadsPart):
         request.tree.check(lambda _path: True)
     content, hidden = request.tree, list[str]()
     try:
-        request, hidden = prepare(processors, request, secrets or {})
+        request, hidden = prepare(processors, request, secrets)
         namespace = request.install_namespace or plugin.suggest_namespace(request.tree, request.config)
         request = replace(request, install_namespace=namespace)
         rendering = plugin.render(request)
         hidden = [*hidden, *rendering.secrets]
         rendering = replace(rendering, secrets=hidden)
         # Before anything that names an object can fail.
-        rendering = _without_secrets(rendering, confidential, request, content)
+        rendering = _without_secrets(rendering, task.confidential, request, content)
         bundle = collapse(rendering.bundle)[:BUNDLE_LENGTH]
         if processors:
             rendering = process(processors, rendering, request, secrets)
             hidden = [*rendering.secrets]
-            rendering = _without_secrets(rendering, confidential, request, content)
-        if processors or format_name != _HELM:  # what Helm installs of a chart does not depend on it
+            rendering = _without_secrets(rendering, task.confidential, request, content)
+        if processors or task.format != _HELM:  # what Helm installs of a chart does not depend on it
             rendering = _without_local(rendering)
         terms = Terms(inputs="", install_namespace=namespace, bundle=bundle)
         return _revision_of(rendering, terms, request.capabilities)
     except UnansweredError:
         raise
     except BundleError as error:
-        raise _withhold(error, hidden, secrets or {}) from None
+        raise _withhold(error, hidden, secrets) from None
 
 
 def _without_local(rendering: Rendering) -> Rendering:
@@ -488,24 +491,18 @@ def address_space(limits: Limits) -> int:
     return estimate(limits.text_bytes, limits) + _PROGRAM_BYTES
 
 
-def render_in_child(
-    format_name: str,
-    request: RenderRequest,
-    processors: Sequence[Processor] = (),
-    confidential: Confidential | None = None,
-    secrets: SecretValues | None = None,
-) -> PackedRevision:
+def render_in_child(task: Task) -> PackedRevision:
     """Return the result of `render` in a child process.
 
     Raises: BundleError with a reason of Installed: what `render` raises; RenderLimitExceeded over memory or time.
     """
-    means = request.means
+    means = task.request.means
     if means.scratch is None:
         raise RuntimeError("rendering in a child needs a scratch folder")
     folder = means.scratch / "child"
     with disk_errors_reported("content store"):
         folder.mkdir()
-        (folder / _REQUEST).write_bytes(_write_request(format_name, request, processors, confidential, secrets))
+        (folder / _REQUEST).write_bytes(_write_request(task))
         status, told = _run(folder, means)
     if told:
         error = json.loads(told)
@@ -559,29 +556,21 @@ def _check_time(deadline: float, means: Means) -> None:
         raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; split the bundle or raise --render-timeout")
 
 
-def _write_request(
-    format_name: str,
-    request: RenderRequest,
-    processors: Sequence[Processor],
-    confidential: Confidential | None = None,
-    secrets: SecretValues | None = None,
-) -> bytes:
-    given, means = (
+def _write_request(task: Task) -> bytes:
+    request, means = (
         {each.name: getattr(value, each.name) for each in fields(value) if each.name not in _OF_PROCESS}
-        for value in (request, request.means)
+        for value in (task.request, task.request.means)
     )
-    return pickle.dumps((format_name, given, means, list(processors), confidential, secrets))
+    return pickle.dumps((task.format, request, means, list(task.processors), task.confidential, task.secrets))
 
 
 # the child
 
 
-def _read_request(
-    written: bytes,
-) -> tuple[str, RenderRequest, list[Processor], Confidential | None, SecretValues | None]:
+def _read_request(written: bytes) -> Task:
     # By the controller, which this process may do no more than.
-    format_name, given, means, *others = pickle.loads(written)  # noqa: S301
-    return (format_name, RenderRequest(**given, means=Means(**means)), *others)
+    format_name, request, means, *others = pickle.loads(written)  # noqa: S301
+    return Task(format_name, RenderRequest(**request, means=Means(**means)), *others)
 
 
 def main(folder: Path) -> None:
@@ -592,7 +581,7 @@ def main(folder: Path) -> None:
     os.dup2(2, 1)  # for plug-ins that print
     try:
         with disk_errors_reported("content store"):
-            revision = pack(render(*_read_request((folder / _REQUEST).read_bytes())))
+            revision = pack(render(_read_request((folder / _REQUEST).read_bytes())))
             (folder / _OBJECTS).write_bytes(revision.objects)
             (folder / _TERMS).write_bytes(revision.digest.encode() + b"\n" + pack_terms(revision))
     except BundleError as error:

@@ -76,6 +76,21 @@ CONFIG_BYTES = 256 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """How much is computed at the same time; one tenant gets at most half of each.
+
+    More in this process would take as long, since all share one interpreter, and each reply of a server that another
+    tenant waits for would wait for all of them. With more programs of two processors each, all would time out.
+    """
+
+    here: Admission = field(default_factory=lambda: Admission(2))
+    """For renderings without a program, and for sources that read long lists."""
+    programs: Admission = field(default_factory=lambda: Admission(4))
+    """For renderings that run a program, until its output is read."""
+    in_children: Admission = field(default_factory=lambda: Admission(4))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BuildSettings:
     """Settings of all builds."""
 
@@ -88,6 +103,7 @@ class BuildSettings:
     means: Means = _USUAL
     """What rendering may use; each call has its own scratch folder, cancel token and limits. Its confinement also
     applies to sources."""
+    places: Places = field(default_factory=Places)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,21 +149,6 @@ class BuildContext:
     """When polling: how old what is shared among the calls of each source may be, in seconds."""
     tenant: str = ""
     """Owner of the disk share, as messages name it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
-    """How much is computed at the same time; one tenant gets at most half of each.
-
-    More in this process would take as long, since all share one interpreter, and each reply of a server that another
-    tenant waits for would wait for all of them. With more programs of two processors each, all would time out.
-    """
-
-    here: Admission = field(default_factory=lambda: Admission(2))
-    """For renderings without a program, and for sources that read long lists."""
-    programs: Admission = field(default_factory=lambda: Admission(4))
-    """For renderings that run a program, until its output is read."""
-    in_children: Admission = field(default_factory=lambda: Admission(4))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
