@@ -26,8 +26,8 @@ from rukpak.controller.building.answers import (
     keep_left_out,
     with_warnings_on,
 )
-from rukpak.controller.building.config_values import withhold_values
-from rukpak.controller.building.entry_points import FORMATS, PROCESSORS, format_of, is_foreign, processor_of
+from rukpak.controller.building.config_values import plugins_of, withhold_values
+from rukpak.controller.building.entry_points import FORMATS, PROCESSORS, format_of, is_foreign
 from rukpak.controller.building.fetching import Fetcher
 from rukpak.controller.building.rendering import Task, render, render_in_child, without_secrets
 from rukpak.controller.building.request import (
@@ -299,7 +299,5 @@ def _describe_random(spec: Spec) -> Iterator[str]:
 
 def _program_bytes(task: Task) -> int:
     # Programs run one after the other.
-    used: list[object] = [format_of(task.format)]
-    used += [processor_of(each.kind, f"spec.processors[{index}]") for index, each in enumerate(task.processors)]
-    means = task.request.means
+    used, means = [format_of(task.format), *(plugin for *_, plugin in plugins_of(task.processors))], task.request.means
     return max((plugin.program_bytes(means) for plugin in used if isinstance(plugin, RunsProgram)), default=0)

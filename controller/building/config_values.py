@@ -20,6 +20,7 @@ from typing import Any
 
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import MEBIBYTE, PlacesConfig, PreparesContent, ReadsSecrets
+from rukpak.api.plugins import Processor as Plugin
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.fields import parse_field_path
 from rukpak.api.v1alpha2.types import BundleDeployment, ConfigReference, Processor, Spec
@@ -78,13 +79,21 @@ def find_secrets(spec: Spec) -> list[tuple[str, str]]:
     Raises: BundleError (PluginFailed, UnknownProcessor).
     """
     found: list[tuple[str, str]] = []
-    for index, processor in enumerate(spec.processors):
-        place = f"spec.processors[{index}]"
-        plugin = processor_of(processor.kind, place)
+    for place, processor, plugin in plugins_of(spec.processors):
         if isinstance(plugin, ReadsSecrets):
             names = plugin.find_secrets(processor.parameters_json)
             found.extend((f"{place}{processor.block}", name) for name in names)
     return found
+
+
+def plugins_of(processors: Iterable[Processor]) -> Iterator[tuple[str, Processor, Plugin]]:
+    """Yield the field path of each processor, the processor, and its plug-in.
+
+    Raises: BundleError (PluginFailed, UnknownProcessor).
+    """
+    for index, processor in enumerate(processors):
+        place = f"spec.processors[{index}]"
+        yield place, processor, processor_of(processor.kind, place)
 
 
 def needs_objects(spec: Spec) -> bool:

@@ -58,11 +58,12 @@ from rukpak.controller.building.config_values import (
     Confidential,
     SecretValues,
     find_key_words,
+    plugins_of,
     secret_finder,
     texts_of,
     withhold_values,
 )
-from rukpak.controller.building.entry_points import count_failure, format_of, processor_of
+from rukpak.controller.building.entry_points import count_failure, format_of
 from rukpak.controller.building.guarding import PluginError
 from rukpak.controller.building.revision import PackedRevision, Revision, Terms, pack, pack_terms, unpack_terms
 from rukpak.controller.content.disk import disk_errors_reported, walk
@@ -212,9 +213,7 @@ def prepare(
     Raises: BundleError (InvalidConfig, and what the processors raise).
     """
     hidden: list[str] = []
-    for index, processor in enumerate(processors):
-        place = f"spec.processors[{index}]"
-        plugin = processor_of(processor.kind, place)
+    for index, (place, processor, plugin) in enumerate(plugins_of(processors)):
         if not isinstance(plugin, PreparesContent):
             continue
         asked = PrepareRequest(
@@ -276,9 +275,7 @@ def process(
     refuse(f"objects[{i}]: {problem}" for i, problem in _identity_problems(rendering.objects))
     rendering = change_each(rendering, without_reserved_marks)
     steps = Steps(MOST_STEPS)
-    for index, processor in enumerate(processors):
-        place = f"spec.processors[{index}]"
-        plugin = processor_of(processor.kind, place)
+    for place, processor, plugin in plugins_of(processors):
         asked = ProcessRequest(
             name=request.name,
             install_namespace=request.install_namespace,
