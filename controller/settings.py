@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields
 from ipaddress import ip_address, ip_network
 from pathlib import Path
@@ -131,7 +131,7 @@ class Settings:
         allow = not in_pod if self.allow_loopback == "auto" else self.allow_loopback == "yes"
         return Network(
             allow_loopback=allow,
-            allowed_networks=_parse_networks("--allowed-networks", self.allowed_networks),
+            allowed_networks=tuple(_parse_networks("--allowed-networks", self.allowed_networks)),
             denied_networks=(
                 *_parse_networks("--denied-networks", self.denied_networks),
                 *(_networks_of_api_server() if in_pod else ()),
@@ -239,15 +239,12 @@ def _parse_mirror(pair: str) -> tuple[str, str]:
     return host, mirror
 
 
-def _parse_networks(flag: str, texts: str) -> tuple[str, ...]:
-    return tuple(_parse_network(flag, text) for text in _split(texts))
-
-
-def _parse_network(flag: str, text: str) -> str:
-    try:
-        return str(ip_network(text))
-    except ValueError as error:
-        raise ValueError(f'{flag}: "{text}" is not a network like 10.0.0.0/8') from error
+def _parse_networks(flag: str, texts: str) -> Iterator[str]:
+    for text in _split(texts):
+        try:
+            yield str(ip_network(text))
+        except ValueError as error:
+            raise ValueError(f'{flag}: "{text}" is not a network like 10.0.0.0/8') from error
 
 
 def _parse_host(text: str) -> str:

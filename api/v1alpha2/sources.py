@@ -194,11 +194,6 @@ class ConfigMapSource(Api):
     """Names of several ConfigMaps, in place of name: the parts of one archive, as kubectl rukpak push makes them, or
     ConfigMaps with different keys."""
 
-    @property
-    def auth(self) -> Auth | None:
-        """No credentials: it is read as the account."""
-        return None
-
 
 _OCI = "oci://"
 
@@ -339,7 +334,7 @@ class Source(Api):
     @property
     def secret(self) -> SecretReference | None:
         """The Secret with the credentials, in either spelling; without a namespace it is in the install namespace."""
-        auth = self._block.auth if self._block else None
+        auth: Auth | None = getattr(self._block, "auth", None)
         return auth.reference if auth else None
 
     def demanding(self, demanded: Demanded) -> Source:
@@ -362,14 +357,11 @@ class Source(Api):
     def verification(self) -> Verification | None:
         """Who must have signed the content; None for a kind that is not built in, whose plug-in has its own means."""
         block = self._block
-        if block is None or isinstance(block, ConfigMapSource | Parameters):
-            return None
-        verify: Verification | None = block.verify
+        verify: Verification | None = getattr(block, "verify", None) if isinstance(block, _Block) else None
         return verify
 
     @property
-    def _block(self) -> ImageSource | GitSource | HttpSource | ChartSource | ConfigMapSource | Parameters | None:
+    def _block(self) -> Api | None:
         name = "config_map" if self.kind == "configMap" else self.block
-        block: ImageSource | GitSource | HttpSource | ChartSource | ConfigMapSource | Parameters | None
-        block = getattr(self, name)
+        block: Api | None = getattr(self, name)
         return block

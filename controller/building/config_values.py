@@ -98,12 +98,8 @@ def plugins_of(processors: Iterable[Processor]) -> Iterator[tuple[str, Processor
 
 def needs_objects(spec: Spec) -> bool:
     """Whether the config, or a processor, needs ConfigMaps or Secrets of the install namespace."""
-    return bool(spec.config_from) or _has_secrets(spec)
-
-
-def _has_secrets(spec: Spec) -> bool:
     try:
-        return bool(find_secrets(spec))
+        return bool(spec.config_from or find_secrets(spec))
     except BundleError:
         return True  # who needs them is told
 

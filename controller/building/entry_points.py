@@ -8,7 +8,7 @@ and are called through a guard (guarding.py). One that cannot be used is refused
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -79,35 +79,32 @@ def _find(group: str, name: str | None = None) -> list[Installed]:
         declared[package] = (*declared.get(package, ()), entry.name)
     # A package that is installed twice, as it is while it is developed, has each entry point twice.
     unique = {(entry.name, *_package_of(entry)): entry for entry in found}
-    return [_inspect(group, entry, unique.values(), declared) for entry in unique.values()]
+    installed = []
+    for (called, package, version), entry in unique.items():
+        api = declared.get(package, ())
+        others = {other for same, other, _ in unique if same == called} - {package}
+        each = Installed(
+            type=_TYPES[group],
+            name=called,
+            package=package,
+            version=version,
+            api=api,
+            entry=entry,
+            problem="" if package == _OURS else _find_problem(called, api, others),
+        )
+        installed.append(each)
+    return installed
 
 
 def _package_of(entry: EntryPoint) -> tuple[str, str]:
     return (entry.dist.name, entry.dist.version) if entry.dist else ("", "")
 
 
-def _inspect(
-    group: str, entry: EntryPoint, others: Iterable[EntryPoint], declared: Mapping[str, tuple[str, ...]]
-) -> Installed:
-    package, version = _package_of(entry)
-    api = declared.get(package, ())
-    return Installed(
-        type=_TYPES[group],
-        name=entry.name,
-        package=package,
-        version=version,
-        api=api,
-        entry=entry,
-        problem="" if package == _OURS else _find_problem(entry, package, api, others),
-    )
-
-
-def _find_problem(entry: EntryPoint, package: str, api: Collection[str], others: Iterable[EntryPoint]) -> str:
-    providers = {_package_of(other)[0] for other in others if other.name == entry.name} - {package}
-    if not _QUALIFIED.fullmatch(entry.name):
+def _find_problem(name: str, api: Collection[str], others: Collection[str]) -> str:
+    if not _QUALIFIED.fullmatch(name):
         return 'has a name that only RukPak itself may use; its package must call it "<domain>/<name>"'
-    if providers:
-        return f"is provided by {' and '.join(sorted(providers))}, too; uninstall all but one"
+    if others:
+        return f"is provided by {' and '.join(sorted(others))}, too; uninstall all but one"
     if not api:
         return f"does not say for which version of the contract it was written (entry point group {_API}); upgrade it"
     if PLUGIN_API not in api:

@@ -201,18 +201,18 @@ def _texts_in(file: BinaryIO, limits: Limits, depth: int) -> Iterator[bytes]:
 
 
 def prepare(
-    processors: Sequence[Processor], request: RenderRequest, secrets: SecretValues
-) -> tuple[RenderRequest, list[str]]:
-    """Return a request with the content as processors prepare it, and the texts in it that must not be shown.
+    processors: Sequence[Processor], request: RenderRequest, secrets: SecretValues, hidden: list[str]
+) -> RenderRequest:
+    """Return a request with the content as processors prepare it.
 
     Args:
         processors: `spec.processors`, checked.
         request: with a scratch folder.
         secrets: of the install namespace, as far as processors need them.
+        hidden: gets the texts in the content that must not be shown, of an error neither.
 
     Raises: BundleError (InvalidConfig, and what the processors raise).
     """
-    hidden: list[str] = []
     for index, (place, processor, plugin) in enumerate(plugins_of(processors)):
         if not isinstance(plugin, PreparesContent):
             continue
@@ -224,17 +224,14 @@ def prepare(
             secrets=_secrets_of(plugin, processor, secrets),
             means=request.means,
         )
-        try:
-            prepared = plugin.prepare(asked)
-        except BundleError as error:
-            raise _withhold(error, hidden, {}) from None
+        prepared = plugin.prepare(asked)
         hidden += prepared.secrets
         if prepared.unprepared:
             unprepared = {**request.tree.unprepared, **prepared.unprepared}
             request = replace(request, tree=replace(request.tree, unprepared=unprepared))
         if prepared.files:
             request = replace(request, tree=_replace_files(request, prepared.files, asked.path, index))
-    return request, hidden
+    return request
 
 
 def _replace_files(request: RenderRequest, files: Mapping[str, bytes], path: str, index: int) -> ContentTree:
@@ -362,7 +359,7 @@ def render(task: Task) -> Revision:
         request.tree.check(lambda _path: True)
     content, hidden = request.tree, list[str]()
     try:
-        request, hidden = prepare(processors, request, secrets)
+        request = prepare(processors, request, secrets, hidden)
         namespace = request.install_namespace or plugin.suggest_namespace(request.tree, request.config)
         request = replace(request, install_namespace=namespace)
         rendering = plugin.render(request)
