@@ -73,7 +73,8 @@ class Record:
     """One entry according to the directory."""
 
     name: str
-    kind: EntryKind
+    kind: EntryKind | None
+    """None: neither a file, a directory nor a link."""
     is_executable: bool
     is_deflated: bool
     checksum: int
@@ -81,8 +82,6 @@ class Record:
     size: int
     offset: int
     """Where its local header begins."""
-    is_special: bool
-    """Neither a file, a directory nor a link."""
 
 
 def find_end(file: Seekable) -> End:
@@ -143,24 +142,24 @@ def _record(fields: tuple[Any, ...], raw_name: bytes) -> Record:
     if _ELSEWHERE[1] in (compressed, size, offset):
         raise Unsupported(f"entry {quote(name)} uses zip64, which is not supported; publish a tar.gz")
     mode = attributes >> 16 if made_by >> 8 in _UNIX else 0
-    kind = _kind(name, mode)
     return Record(
         name=name,
-        kind=kind,
+        kind=_kind(name, mode),
         is_executable=bool(mode & stat.S_IXUSR),
         is_deflated=method == _DEFLATED,
         checksum=checksum,
         compressed=compressed,
         size=size,
         offset=offset,
-        is_special=kind is EntryKind.FILE and stat.S_IFMT(mode) not in (0, stat.S_IFREG),
     )
 
 
-def _kind(name: str, mode: int) -> EntryKind:
+def _kind(name: str, mode: int) -> EntryKind | None:
     if name.endswith("/") or stat.S_ISDIR(mode):
         return EntryKind.DIRECTORY
-    return EntryKind.SYMBOLIC_LINK if stat.S_ISLNK(mode) else EntryKind.FILE
+    if stat.S_ISLNK(mode):
+        return EntryKind.SYMBOLIC_LINK
+    return EntryKind.FILE if stat.S_IFMT(mode) in (0, stat.S_IFREG) else None
 
 
 def is_zip(head: bytes) -> bool:
@@ -197,7 +196,7 @@ def read_zip(file: Seekable, limits: Limits) -> Iterator[Entry]:
 
 
 def _check(record: Record, limits: Limits) -> None:
-    if record.is_special:
+    if record.kind is None:
         raise Unusable(f"entry {quote(record.name)} is neither a file, a directory nor a link; remove it")
     if record.kind is EntryKind.SYMBOLIC_LINK:
         check_target(record.name, record.size, limits)
