@@ -16,6 +16,7 @@ import re
 from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from os.path import commonprefix
 from typing import Any
 
 from rukpak.api.errors import BundleError
@@ -273,7 +274,7 @@ def secret_finder(confidential: Confidential, public: Iterable[str] = ()) -> Cal
         place = bisect(long, rest)
         # Of sorted texts, a neighbour has the most in common with one that is between them.
         for neighbour in long[max(place - 1, 0) : place + 1]:
-            if len(common := _beginning_of(rest, neighbour)) >= _START:
+            if len(common := commonprefix((rest, neighbour))) >= _START:  # noqa: RUF071 - characters, no path
                 yield common
 
     def _find(text: str) -> Iterator[str]:
@@ -282,11 +283,6 @@ def secret_finder(confidential: Confidential, public: Iterable[str] = ()) -> Cal
                 yield from (found for found in _find_at(word[start:]) if found not in shown)
 
     return _find
-
-
-def _beginning_of(one: str, other: str) -> str:
-    pairs = enumerate(zip(one, other, strict=False))
-    return one[: next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))]
 
 
 def _forms(secret: str) -> Iterator[str]:
