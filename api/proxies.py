@@ -163,16 +163,17 @@ def _is_match(entry: str, name: str, port: int) -> bool:
     # An entry that cannot be read is about none.
     if entry == "*":
         return True
+    address = parse_literal(name)
     if "/" in entry:
-        return any(address in network for network in _networks(entry) for address in _addresses(name))
+        return address is not None and any(address in network for network in _networks(entry))
     found = _WITH_PORT.fullmatch(entry)
     wanted = found[1] if found else entry
     if found and int(found[2]) != port:
         return False
     wanted = plain_name(wanted)
-    address = parse_literal(wanted)
-    if address is not None:
-        return address == parse_literal(name)
+    literal = parse_literal(wanted)
+    if literal is not None:
+        return literal == address
     domain = wanted.removeprefix("*")
     if not domain.strip("."):
         return False
@@ -182,8 +183,3 @@ def _is_match(entry: str, name: str, port: int) -> bool:
 def _networks(entry: str) -> Iterator[ipaddress.IPv4Network | ipaddress.IPv6Network]:
     with suppress(ValueError):
         yield ipaddress.ip_network(entry.strip("[]"), strict=False)
-
-
-def _addresses(name: str) -> Iterator[ipaddress.IPv4Address | ipaddress.IPv6Address]:
-    if (address := parse_literal(name)) is not None:
-        yield address

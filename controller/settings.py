@@ -131,7 +131,7 @@ class Settings:
         allow = not in_pod if self.allow_loopback == "auto" else self.allow_loopback == "yes"
         return Network(
             allow_loopback=allow,
-            allowed_networks=_parse_networks("--allowed-networks", self.allowed_networks),
+            allowed_networks=tuple(_parse_networks("--allowed-networks", self.allowed_networks)),
             denied_networks=(
                 *_parse_networks("--denied-networks", self.denied_networks),
                 *(_networks_of_api_server() if in_pod else ()),
@@ -239,15 +239,12 @@ def _parse_mirror(pair: str) -> tuple[str, str]:
     return host, mirror
 
 
-def _parse_networks(flag: str, texts: str) -> tuple[str, ...]:
-    return tuple(_parse_network(flag, text) for text in _split(texts))
-
-
-def _parse_network(flag: str, text: str) -> str:
-    try:
-        return str(ip_network(text))
-    except ValueError as error:
-        raise ValueError(f'{flag}: "{text}" is not a network like 10.0.0.0/8') from error
+def _parse_networks(flag: str, texts: str) -> Iterator[str]:
+    for text in _split(texts):
+        try:
+            yield str(ip_network(text))
+        except ValueError as error:
+            raise ValueError(f'{flag}: "{text}" is not a network like 10.0.0.0/8') from error
 
 
 def _parse_host(text: str) -> str:
@@ -296,6 +293,9 @@ class Flags(Protocol):
 class OptionText:
     """How an option is documented."""
 
+    option: Field[Any]
+    group: str
+    """Title of its group of help."""
     flag: str
     variable: str
     default: str
@@ -305,32 +305,30 @@ class OptionText:
 
 def describe_options() -> list[OptionText]:
     """Return all options in the order of `--help` and the documentation."""
-    return [
-        OptionText(
+    found, group = list[OptionText](), ""
+    for option in fields(Settings):
+        group = GROUPS.get(option.name, group)
+        text = OptionText(
+            option=option,
+            group=group,
             flag=f"--{option.name.replace('_', '-')}",
             variable=f"RUKPAK_{option.name.upper()}",
             default=str(option.default).lower() if isinstance(option.default, bool) else str(option.default),
             help=option.metadata["help"],
         )
-        for option in fields(Settings)
-    ]
+        found.append(text)
+    return found
 
 
 def add_options(parser: Flags, environment: Mapping[str, str], only: Collection[str] | None = None) -> None:
     """Add a flag for each field of Settings, or for `only` these; values from the environment are validated alike."""
-    for (option, group), text in zip(_grouped(), describe_options(), strict=True):
-        if only is None or option.name in only:
-            _add_option(parser, group, option, text, environment.get(text.variable))
+    for text in describe_options():
+        if only is None or text.option.name in only:
+            _add_option(parser, text, environment.get(text.variable))
 
 
-def _grouped() -> Iterator[tuple[Field[Any], str]]:
-    group = ""
-    for option in fields(Settings):
-        group = GROUPS.get(option.name, group)
-        yield option, group
-
-
-def _add_option(parser: Flags, group: str, option: Field[Any], text: OptionText, value: str | None) -> None:
+def _add_option(parser: Flags, text: OptionText, value: str | None) -> None:
+    option = text.option
     origin = f"env: {text.variable}" + (f", default: {text.default}" if text.default else "")
     options = {
         "default": option.default if value is None else value,
@@ -339,10 +337,10 @@ def _add_option(parser: Flags, group: str, option: Field[Any], text: OptionText,
     }
     choices = option.metadata["choices"]
     if isinstance(option.default, bool) or YES in choices:
-        parser.add_switch(group, text.flag, words=(YES, NO), **options)
+        parser.add_switch(text.group, text.flag, words=(YES, NO), **options)
         return
     name = "N" if isinstance(option.default, int) else option.name.rsplit("_", maxsplit=1)[-1].upper()
-    parser.add_flag(group, (text.flag,), metavar="|".join(choices) or name, **options)
+    parser.add_flag(text.group, (text.flag,), metavar="|".join(choices) or name, **options)
 
 
 def _reader(option: Field[Any], variable: str, value: str | None) -> Callable[[str], Any]:

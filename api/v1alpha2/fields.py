@@ -9,8 +9,9 @@ field itself.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, PlainSerializer
 from pydantic.alias_generators import to_camel
@@ -59,20 +60,52 @@ def rule(expression: str, message: str, field: str = "") -> dict[str, str]:
     return {**found, "fieldPath": field} if field else found
 
 
-def rules(*validations: dict[str, str]) -> dict[str, Any]:
-    """Return CEL validations in the form that pydantic adds to a JSON schema."""
+def _extra(*validations: dict[str, str]) -> dict[str, Any]:
+    # In the form that pydantic adds to a JSON schema.
     return {RULES: list(validations)}
 
 
-def list_of(list_type: str, *keys: str) -> dict[str, Any]:
-    """Return how server-side apply merges a list (atomic, set, map), in the form pydantic adds to a JSON schema."""
+def rules(*validations: dict[str, str]) -> Any:
+    """Return CEL validations of a field, as an annotation of its type."""
+    return Field(json_schema_extra=_extra(*validations))
+
+
+def model_rules(*validations: dict[str, str]) -> ConfigDict:
+    """Return CEL validations of a model, as its configuration."""
+    return ConfigDict(json_schema_extra=_extra(*validations))
+
+
+def plug_in_kind(built_in: Sequence[str]) -> Any:
+    """Return what is required of the name of a plug-in, as an annotation of its type; `built_in` are ours."""
+    expression = f"self in {list(built_in)} || self.matches(r'{QUALIFIED_NAME}')"
+    message = f"must be {', '.join(built_in)}, or the <domain>/<name> of an installed plug-in"
+    return Field(min_length=1, max_length=317, json_schema_extra=_extra(rule(expression, message)))
+
+
+def block_rule(kind: str) -> dict[str, str]:
+    """Return the validation of a block that belongs to the kind of its name."""
+    return rule(
+        f"has(self.{kind}) == (self.kind == '{kind}')", f'must be set when kind is "{kind}", and only then', f".{kind}"
+    )
+
+
+def parameters_rule(built_in: Sequence[str]) -> dict[str, str]:
+    """Return the validation of `parameters`, which belongs to the kinds that are not built in."""
+    problem = "is only for kinds that are not built in; set the block that kind names"
+    return rule(f"!has(self.parameters) || !(self.kind in {list(built_in)})", problem, ".parameters")
+
+
+def list_of(list_type: str, *keys: str) -> Any:
+    """Return how server-side apply merges a list (atomic, set, map), as an annotation of its type."""
     found: dict[str, Any] = {"x-kubernetes-list-type": list_type}
-    return {**found, "x-kubernetes-list-map-keys": list(keys)} if keys else found
+    return Field(json_schema_extra={**found, "x-kubernetes-list-map-keys": list(keys)} if keys else found)
 
 
-def atomic() -> dict[str, Any]:
-    """Return that server-side apply replaces an object as a whole, in the form pydantic adds to a JSON schema."""
-    return {MAP_TYPE: "atomic"}
+Item = TypeVar("Item")
+AtomicList = Annotated[tuple[Item, ...], list_of("atomic")]
+"""A list that server-side apply replaces as a whole."""
+SetList = Annotated[tuple[Item, ...], list_of("set")]
+"""A list whose items are unique and that server-side apply merges."""
 
 
 def parse_duration(text: str) -> float:
@@ -121,6 +154,12 @@ class Api(BaseModel):
     )
 
 
+class Atomic(Api):
+    """The base of models whose objects server-side apply replaces as a whole."""
+
+    model_config = ConfigDict(json_schema_extra={MAP_TYPE: "atomic"})
+
+
 Timestamp = Annotated[AwareDatetime, PlainSerializer(_timestamp, return_type=str, when_used="json")]
 """A time, written in UTC and whole seconds."""
 
@@ -138,7 +177,11 @@ FIELD_PATH_RULE = rule(
 )
 FieldPathPattern = Annotated[str, Field(min_length=1, max_length=512, pattern=FIELD_PATH)]
 """A field path in a list of lists, for which a CEL rule would be estimated as too expensive."""
-FieldPath = Annotated[str, Field(min_length=1, max_length=512, json_schema_extra=rules(FIELD_PATH_RULE))]
+FieldPath = Annotated[
+    str,
+    Field(min_length=1, max_length=512),
+    rules(FIELD_PATH_RULE),
+]
 Expression = Annotated[str, Field(min_length=1, max_length=2048)]
 """An expression in CEL that is true or false. The controller checks it: rules of CRDs cannot."""
 Digest = Annotated[str, Field(max_length=160)]
@@ -147,50 +190,37 @@ RevisionDigest = Annotated[str, Field(max_length=71, pattern=r"^$|^sha256:[0-9a-
 
 Duration = Annotated[
     str,
-    Field(
-        min_length=1,
-        max_length=20,
-        pattern=_DURATION,
-        json_schema_extra=rules(rule(_for_durations("duration(self) > duration('0s')"), "must be longer than 0s")),
-    ),
+    Field(min_length=1, max_length=20, pattern=_DURATION),
+    rules(rule(_for_durations("duration(self) > duration('0s')"), "must be longer than 0s")),
 ]
 PollInterval = Annotated[
     str,
-    Field(
-        max_length=20,
-        pattern=_DURATION_OR_EMPTY,
-        json_schema_extra=rules(
-            rule(_for_durations("duration(self) >= duration('30s')"), "must be at least 30s, or empty for never")
-        ),
-    ),
+    Field(max_length=20, pattern=_DURATION_OR_EMPTY),
+    rules(rule(_for_durations("duration(self) >= duration('30s')"), "must be at least 30s, or empty for never")),
 ]
 
 Directory = Annotated[
     str,
-    Field(
-        max_length=512,
-        json_schema_extra=rules(
-            rule(
-                # './x', 'x//y', 'x/' and '/x' would be second names of one directory.
-                "self == '' || self.split('/').all(element, !(element in ['', '.', '..']))",
-                'must be a relative path like foo/bar: no "/" at either end, no empty, "." or ".." elements',
-            ),
-            rule(r"!self.matches(r'[\\\x00-\x1f\x7f]')", "must not contain backslashes or control characters"),
+    Field(max_length=512),
+    rules(
+        rule(
+            # './x', 'x//y', 'x/' and '/x' would be second names of one directory.
+            "self == '' || self.split('/').all(element, !(element in ['', '.', '..']))",
+            'must be a relative path like foo/bar: no "/" at either end, no empty, "." or ".." elements',
         ),
+        rule(r"!self.matches(r'[\\\x00-\x1f\x7f]')", "must not contain backslashes or control characters"),
     ),
 ]
 """A directory below a root; the root is ''."""
 RepositoryDirectory = Annotated[
     str,
-    Field(
-        max_length=512,
-        json_schema_extra=rules(
-            rule(
-                r"!self.matches(r'^/|//|(^|/)\.\.(/|$)|/\.(/|$)')",
-                'must be a relative path like foo/bar: no "/" at its beginning, no "//", no ".." element',
-            ),
-            rule(r"!self.matches(r'[\\\x00-\x1f\x7f]')", "must not contain backslashes or control characters"),
+    Field(max_length=512),
+    rules(
+        rule(
+            r"!self.matches(r'^/|//|(^|/)\.\.(/|$)|/\.(/|$)')",
+            'must be a relative path like foo/bar: no "/" at its beginning, no "//", no ".." element',
         ),
+        rule(r"!self.matches(r'[\\\x00-\x1f\x7f]')", "must not contain backslashes or control characters"),
     ),
 ]
 """A directory of a repository, also written as ./foo/bar/; the root is '' or '.'."""
@@ -227,20 +257,18 @@ class ConfigMapReference(Api):
 class DependencyReference(Api):
     """A BundleDeployment, or any other object, that must be ready before a new revision is applied."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule("has(self.apiVersion) == has(self.kind)", "set both apiVersion and kind, or neither", ".kind"),
-            rule(
-                "has(self.kind) || !(has(self.__namespace__) || has(self.ready))",
-                "namespace and ready are of other objects than BundleDeployments: set apiVersion and kind, too",
-                ".kind",
-            ),
-            rule(
-                "!has(self.kind) || self.kind != 'BundleDeployment'",
-                "name a BundleDeployment without apiVersion and kind",
-                ".kind",
-            ),
-        )
+    model_config = model_rules(
+        rule("has(self.apiVersion) == has(self.kind)", "set both apiVersion and kind, or neither", ".kind"),
+        rule(
+            "has(self.kind) || !(has(self.__namespace__) || has(self.ready))",
+            "namespace and ready are of other objects than BundleDeployments: set apiVersion and kind, too",
+            ".kind",
+        ),
+        rule(
+            "!has(self.kind) || self.kind != 'BundleDeployment'",
+            "name a BundleDeployment without apiVersion and kind",
+            ".kind",
+        ),
     )
     api_version: Annotated[str, Field(min_length=1, max_length=317, pattern=_API_VERSION)] | None = None
     """API group and version of an object. Default: it is a BundleDeployment."""
@@ -266,14 +294,12 @@ class ConfigReference(Api):
     """Key in its data."""
     path: Annotated[
         str,
-        Field(
-            max_length=512,
-            json_schema_extra=rules(
-                rule(
-                    f"self == '' || self.matches(r'{FIELD_PATH}')",
-                    'must be empty or a dotted path like auth["quoted.key"].password',
-                )
-            ),
+        Field(max_length=512),
+        rules(
+            rule(
+                f"self == '' || self.matches(r'{FIELD_PATH}')",
+                'must be empty or a dotted path like auth["quoted.key"].password',
+            )
         ),
     ] = ""
     """Where to put the value, as it is, as one string: database.password. Empty: the value is YAML, and a mapping."""

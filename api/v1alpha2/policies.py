@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from rukpak.api.v1alpha2.fields import (
     FIELD_PATH_RULE,
     AnyObjectName,
     Api,
+    AtomicList,
     Expression,
     FieldPath,
     Group,
     Kind,
-    list_of,
+    SetList,
+    model_rules,
     rule,
     rules,
 )
@@ -64,15 +66,12 @@ CrdCheck = Literal[
 
 IgnoredPath = Annotated[
     str,
-    Field(
-        min_length=1,
-        max_length=512,
-        json_schema_extra=rules(
-            FIELD_PATH_RULE,
-            rule(
-                "!(self in ['apiVersion', 'kind', 'metadata', 'metadata.name', 'metadata.namespace'])",
-                "must not be a field that identifies the object",
-            ),
+    Field(min_length=1, max_length=512),
+    rules(
+        FIELD_PATH_RULE,
+        rule(
+            "!(self in ['apiVersion', 'kind', 'metadata', 'metadata.name', 'metadata.namespace'])",
+            "must not be a field that identifies the object",
         ),
     ),
 ]
@@ -87,7 +86,7 @@ class IgnoreRule(Api):
     """Kind of the objects."""
     name: AnyObjectName | None = None
     """Name of a single object. Default: all objects of the kind."""
-    paths: Annotated[tuple[IgnoredPath, ...], Field(min_length=1, max_length=32, json_schema_extra=list_of("set"))]
+    paths: Annotated[SetList[IgnoredPath], Field(min_length=1, max_length=32)]
     """Dotted paths of the fields, such as spec.replicas; a key that contains dots is written as ["quoted.key"]."""
     optional: bool = False
     """Whether it may match no object of the bundle. Otherwise that is a warning."""
@@ -98,7 +97,7 @@ class Drift(Api):
 
     mode: Literal["Repair", "Report"] = "Repair"
     """Repair: revert the change immediately. Report: only report it in the condition Drifted."""
-    ignore: Annotated[tuple[IgnoreRule, ...], Field(max_length=64, json_schema_extra=list_of("atomic"))] = ()
+    ignore: Annotated[AtomicList[IgnoreRule], Field(max_length=64)] = ()
     """Fields that are set at creation and not repaired afterwards. A single object can list its own in the annotation
     core.rukpak.io/ignore-fields, as comma-separated paths."""
 
@@ -119,31 +118,20 @@ class ConditionMatcher(Api):
     """Type of the condition."""
     status: Literal["True", "False", "Unknown"]
     """Status that the condition must have, quoted in YAML."""
-    reasons: Annotated[
-        tuple[Annotated[str, Field(min_length=1, max_length=1024)], ...],
-        Field(max_length=32, json_schema_extra=list_of("set")),
-    ] = ()
+    reasons: Annotated[SetList[Annotated[str, Field(min_length=1, max_length=1024)]], Field(max_length=32)] = ()
     """Reasons, one of which the condition must have. Empty: any."""
 
 
 class FieldMatcher(Api):
     """Matches the value of a field of the object. A missing field matches nothing."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule("has(self.__in__) != has(self.equalsPath)", "set exactly one of in and equalsPath", ".equalsPath")
-        )
+    model_config = model_rules(
+        rule("has(self.__in__) != has(self.equalsPath)", "set exactly one of in and equalsPath", ".equalsPath")
     )
     path: FieldPath
     """Dotted path of the field, such as status.phase; a key that contains dots is written as ["quoted.key"]. Custom
     resources are read at their storage version."""
-    any_of: (
-        Annotated[
-            tuple[Annotated[str, Field(max_length=1024)], ...],
-            Field(min_length=1, max_length=32, json_schema_extra=list_of("set")),
-        ]
-        | None
-    ) = None
+    any_of: Annotated[SetList[Annotated[str, Field(max_length=1024)]], Field(min_length=1, max_length=32)] | None = None
     """Values, one of which the field must have. Numbers and booleans are written as text: "3", "true"."""
     equals_path: FieldPath | None = None
     """Path of another field of the object that must have the same value."""
@@ -152,10 +140,8 @@ class FieldMatcher(Api):
 class Matcher(Api):
     """Matches an object by a condition or by a field."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule("has(self.condition) != has(self.field)", "set exactly one of condition and field", ".condition")
-        )
+    model_config = model_rules(
+        rule("has(self.condition) != has(self.field)", "set exactly one of condition and field", ".condition")
     )
     condition: ConditionMatcher | None = None
     """Matches by a condition in status.conditions."""
@@ -166,12 +152,10 @@ class Matcher(Api):
 class HealthExpressions(Api):
     """Expressions in CEL about the object, which is self, and its apiVersion, kind, metadata, spec, status and data."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule(
-                "has(self.inProgress) || has(self.failed) || has(self.current)",
-                "set at least one of inProgress, failed and current",
-            )
+    model_config = model_rules(
+        rule(
+            "has(self.inProgress) || has(self.failed) || has(self.current)",
+            "set at least one of inProgress, failed and current",
         )
     )
     in_progress: Expression | None = None
@@ -182,20 +166,18 @@ class HealthExpressions(Api):
     """The object is healthy if this is true, otherwise progressing. Evaluated last. Default: true."""
 
 
-Matchers = Annotated[tuple[Matcher, ...], Field(max_length=16, json_schema_extra=list_of("atomic"))]
+Matchers = Annotated[AtomicList[Matcher], Field(max_length=16)]
 
 
 class HealthCheck(Api):
     """How to assess the health of a kind, in place of its built-in rule."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule(
-                "has(self.always) != (has(self.failed) || has(self.progressing) || has(self.healthy)"
-                " || has(self.expressions))",
-                "set either always, or at least one of failed, progressing, healthy and expressions",
-                ".always",
-            )
+    model_config = model_rules(
+        rule(
+            "has(self.always) != (has(self.failed) || has(self.progressing) || has(self.healthy)"
+            " || has(self.expressions))",
+            "set either always, or at least one of failed, progressing, healthy and expressions",
+            ".always",
         )
     )
     group: Group = ""
@@ -224,11 +206,10 @@ class CrdUpgradeRule(Api):
 
     crd: Annotated[str, Field(min_length=1, max_length=253, pattern=r"^(\*|[a-z0-9]([-a-z0-9.]*[a-z0-9])?)$")]
     """Name of the CustomResourceDefinition, or * for all."""
-    checks: Annotated[tuple[CrdCheck, ...], Field(max_length=64, json_schema_extra=list_of("set"))] = ()
+    checks: Annotated[SetList[CrdCheck], Field(max_length=64)] = ()
     """Names of the checks, as in messages. Empty: all. Checks that only warn by default must be named to be raised."""
     paths: Annotated[
-        tuple[Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^\^")], ...],
-        Field(max_length=32, json_schema_extra=list_of("set")),
+        SetList[Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^\^")]], Field(max_length=32)
     ] = ()
     """Paths of the schema, as in messages, including everything below them: ^.status. Empty: all paths."""
     enforcement: Enforcement
@@ -241,5 +222,5 @@ class CrdUpgradeSafety(Api):
     enforcement: Enforcement = "Error"
     """Level of the checks that no rule matches. Error: do not apply the CRD, nor objects that need it. Warn: apply it
     and add a warning to status.warnings. None: do not check."""
-    rules: Annotated[tuple[CrdUpgradeRule, ...], Field(max_length=64, json_schema_extra=list_of("atomic"))] = ()
+    rules: Annotated[AtomicList[CrdUpgradeRule], Field(max_length=64)] = ()
     """Exceptions. If several match, the last one wins."""

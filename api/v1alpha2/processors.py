@@ -7,19 +7,22 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from rukpak.api.v1alpha2.fields import (
-    QUALIFIED_NAME,
     AnyObjectName,
     Api,
+    AtomicList,
     FieldPathPattern,
     Group,
     Kind,
     Namespace,
-    list_of,
+    SetList,
+    block_rule,
+    model_rules,
+    parameters_rule,
+    plug_in_kind,
     rule,
-    rules,
 )
 
 _WITH_BLOCK = ("patch", "images", "metadata")
@@ -35,13 +38,11 @@ LabelSelector = Annotated[str, Field(min_length=1, max_length=1024)]
 class PatchTarget(Api):
     """Selects objects: those that match all fields that are set."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule(
-                "has(self.group) || has(self.kind) || has(self.name) || has(self.__namespace__)"
-                " || has(self.labelSelector) || has(self.annotationSelector)",
-                "set at least one of group, kind, name, namespace, labelSelector and annotationSelector",
-            )
+    model_config = model_rules(
+        rule(
+            "has(self.group) || has(self.kind) || has(self.name) || has(self.__namespace__)"
+            " || has(self.labelSelector) || has(self.annotationSelector)",
+            "set at least one of group, kind, name, namespace, labelSelector and annotationSelector",
         )
     )
     group: Group | None = None
@@ -63,13 +64,11 @@ class PatchTarget(Api):
 class JsonPatchOperation(Api):
     """One operation of a JSON patch (RFC 6902)."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule(
-                "has(self.from) == (self.op in ['move', 'copy'])",
-                "must be set for move and copy, and only then",
-                ".from",
-            )
+    model_config = model_rules(
+        rule(
+            "has(self.from) == (self.op in ['move', 'copy'])",
+            "must be set for move and copy, and only then",
+            ".from",
         )
     )
     op: Literal["add", "remove", "replace", "move", "copy", "test"]
@@ -85,12 +84,10 @@ class JsonPatchOperation(Api):
 class Patch(Api):
     """A patch of some objects."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule(
-                "(has(self.merge) ? 1 : 0) + (has(self.strategic) ? 1 : 0) + (has(self.json) ? 1 : 0) == 1",
-                "set exactly one of merge, strategic and json",
-            )
+    model_config = model_rules(
+        rule(
+            "(has(self.merge) ? 1 : 0) + (has(self.strategic) ? 1 : 0) + (has(self.json) ? 1 : 0) == 1",
+            "set exactly one of merge, strategic and json",
         )
     )
     target: PatchTarget
@@ -100,12 +97,7 @@ class Patch(Api):
     strategic: Annotated[dict[str, Any], _MARKS] | None = None
     """A strategic merge patch, as kubectl patch applies it: lists such as containers are merged by their keys. Only
     for kinds of Kubernetes, not for custom resources."""
-    json_patch: (
-        Annotated[
-            tuple[JsonPatchOperation, ...], Field(min_length=1, max_length=64, json_schema_extra=list_of("atomic"))
-        ]
-        | None
-    ) = None
+    json_patch: Annotated[AtomicList[JsonPatchOperation], Field(min_length=1, max_length=64)] | None = None
     """A JSON patch (RFC 6902): operations that are applied in order."""
     optional: bool = False
     """Whether the target may match no object. Otherwise that is an error."""
@@ -114,11 +106,9 @@ class Patch(Api):
 class ImageRule(Api):
     """Replaces the beginning of image names, their tag or their digest."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule("has(self.to) || has(self.tag) || has(self.digest)", "set at least one of to, tag and digest"),
-            rule("!(has(self.tag) && has(self.digest))", "must not be set together with tag", ".digest"),
-        )
+    model_config = model_rules(
+        rule("has(self.to) || has(self.tag) || has(self.digest)", "set at least one of to, tag and digest"),
+        rule("!(has(self.tag) && has(self.digest))", "must not be set together with tag", ".digest"),
     )
     from_: Annotated[str, Field(min_length=1, max_length=512, pattern=_IMAGE_PART)]
     """Beginning of the image names: a registry or repositories below a path if it ends with "/" (quay.io/), otherwise
@@ -140,19 +130,14 @@ class ImageFields(Api):
     """API group of the objects; empty: the core group."""
     kind: Kind
     """Kind of the objects."""
-    paths: Annotated[
-        tuple[FieldPathPattern, ...],
-        Field(min_length=1, max_length=32, json_schema_extra=list_of("set")),
-    ]
+    paths: Annotated[SetList[FieldPathPattern], Field(min_length=1, max_length=32)]
     """Dotted paths of the fields, such as spec.image; a path through a list means each of its items."""
 
 
 class MetadataChanges(Api):
     """Labels and annotations to set on all objects."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(rule("has(self.labels) || has(self.annotations)", "set labels or annotations"))
-    )
+    model_config = model_rules(rule("has(self.labels) || has(self.annotations)", "set labels or annotations"))
     labels: Annotated[dict[str, Annotated[str, Field(max_length=63)]], _MARKS] | None = None
     """Labels to set. Selectors are never changed."""
     annotations: Annotated[dict[str, Annotated[str, Field(max_length=65536)]], _MARKS] | None = None
@@ -165,8 +150,7 @@ class Rollouts(Api):
     """Replaces pods when ConfigMaps and Secrets of the bundle that they read change, by a digest in their template."""
 
     kinds: Annotated[
-        tuple[Literal["CronJob", "DaemonSet", "Deployment", "Job", "StatefulSet"], ...],
-        Field(min_length=1, max_length=5, json_schema_extra=list_of("set")),
+        SetList[Literal["CronJob", "DaemonSet", "Deployment", "Job", "StatefulSet"]], Field(min_length=1, max_length=5)
     ] = ("CronJob", "DaemonSet", "Deployment", "StatefulSet")
     """Kinds of the workloads. Of Jobs, only those with the annotation core.rukpak.io/recreate: "true", since pod
     templates of Jobs are immutable; they run again when their config changes."""
@@ -175,51 +159,21 @@ class Rollouts(Api):
 class Processor(Api):
     """A change of the rendered objects."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            *(
-                rule(
-                    f"has(self.{kind}) == (self.kind == '{kind}')",
-                    f'must be set when kind is "{kind}", and only then',
-                    f".{kind}",
-                )
-                for kind in _WITH_BLOCK
-            ),
-            rule("!has(self.rollouts) || self.kind == 'rollouts'", "is only for the kind rollouts", ".rollouts"),
-            rule("!has(self.imageFields) || self.kind == 'images'", "is only for the kind images", ".imageFields"),
-            rule(
-                f"!has(self.parameters) || !(self.kind in {list(_KINDS)})",
-                "is only for kinds that are not built in; set the block that kind names",
-                ".parameters",
-            ),
-        )
+    model_config = model_rules(
+        *map(block_rule, _WITH_BLOCK),
+        rule("!has(self.rollouts) || self.kind == 'rollouts'", "is only for the kind rollouts", ".rollouts"),
+        rule("!has(self.imageFields) || self.kind == 'images'", "is only for the kind images", ".imageFields"),
+        parameters_rule(_KINDS),
     )
-    kind: Annotated[
-        str,
-        Field(
-            min_length=1,
-            max_length=317,
-            json_schema_extra=rules(
-                rule(
-                    f"self in {list(_KINDS)} || self.matches(r'{QUALIFIED_NAME}')",
-                    "must be patch, images, metadata, rollouts, or the <domain>/<name> of an installed plug-in",
-                )
-            ),
-        ),
-    ]
+    kind: Annotated[str, plug_in_kind(_KINDS)]
     """Kind of the processor: patch, images, metadata, rollouts, or the <domain>/<name> of an installed plug-in. Of
     patch, images, metadata and rollouts, only the field of this name may be set; all but rollouts must be."""
     patch: Patch | None = None
     """The patch to apply, if kind is patch."""
-    images: (
-        Annotated[tuple[ImageRule, ...], Field(min_length=1, max_length=64, json_schema_extra=list_of("atomic"))] | None
-    ) = None
+    images: Annotated[AtomicList[ImageRule], Field(min_length=1, max_length=64)] | None = None
     """Which images to replace, if kind is images, in all pods and pod templates of the kinds of Kubernetes. Of several
     rules that match, the one with the longest from is used."""
-    image_fields: (
-        Annotated[tuple[ImageFields, ...], Field(min_length=1, max_length=32, json_schema_extra=list_of("atomic"))]
-        | None
-    ) = None
+    image_fields: Annotated[AtomicList[ImageFields], Field(min_length=1, max_length=32)] | None = None
     """Where custom resources have images, if kind is images."""
     metadata: MetadataChanges | None = None
     """The labels and annotations to set, if kind is metadata."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -168,12 +168,9 @@ def structural(emitted: Mapping[str, Any], definitions: Mapping[str, Any]) -> Sc
 
 def _dereferenced(emitted: Mapping[str, Any], definitions: Mapping[str, Any]) -> Schema:
     # Keywords next to the reference take precedence.
-    own = {key: value for key, value in emitted.items() if key != "$ref"}
-    return {**_definition(emitted, definitions), **own}
-
-
-def _definition(emitted: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any]:
-    return definitions[emitted["$ref"].rsplit("/", 1)[1]] if "$ref" in emitted else {}
+    own = dict(emitted)
+    name = own.pop("$ref", "").rsplit("/", 1)[-1]
+    return {**definitions[name], **own} if name else own
 
 
 def _without_null(schema: Schema, definitions: Mapping[str, Any]) -> Schema:
@@ -219,13 +216,8 @@ def _with_key_defaults(items: Schema, keys: Sequence[str]) -> Schema:
     optional = set(keys) - set(items.get("required", []))
     if not optional:
         return items
-    members = {name: {**member, "default": ""} if name in optional else member for name, member in _members(items)}
-    return {**items, "properties": members}
-
-
-def _members(schema: Schema) -> Iterable[tuple[str, Schema]]:
-    members: Mapping[str, Schema] = schema.get("properties", {})
-    return members.items()
+    defaults = {name: {**items["properties"][name], "default": ""} for name in optional}
+    return {**items, "properties": {**items["properties"], **defaults}}
 
 
 def _default(schema: Schema, definitions: Mapping[str, Any]) -> Schema:
@@ -239,14 +231,14 @@ def _default(schema: Schema, definitions: Mapping[str, Any]) -> Schema:
         return {}
     if "properties" not in schema:
         return {"default": default}
-    members = (structural(member, definitions) for _, member in _members(schema))
+    members = (structural(member, definitions) for member in schema["properties"].values())
     return {"default": {}} if any("default" in member for member in members) else {}
 
 
 def _without_defaults(schema: Schema) -> Schema:
     found = {key: value for key, value in schema.items() if key != "default"}
     if "properties" in schema:
-        found["properties"] = {name: _without_defaults(member) for name, member in _members(schema)}
+        found["properties"] = {name: _without_defaults(member) for name, member in schema["properties"].items()}
     if "items" in schema:
         found["items"] = _without_defaults(schema["items"])
     return found

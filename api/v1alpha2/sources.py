@@ -10,16 +10,19 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field, PrivateAttr
 
 from rukpak.api.v1alpha2.fields import (
-    QUALIFIED_NAME,
     Api,
+    AtomicList,
     Directory,
     Namespace,
     ObjectName,
     PollInterval,
     RepositoryDirectory,
     SecretReference,
-    list_of,
+    block_rule,
+    model_rules,
+    parameters_rule,
     parse_duration,
+    plug_in_kind,
     rule,
     rules,
 )
@@ -45,18 +48,21 @@ _SCP_LIKE = r"^([A-Za-z0-9._~-]+@)?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?:/?[!-
 _REF = r"^[^\x00-\x20\x7f-\xa0~^:?*\[\\-][^\x00-\x20\x7f-\xa0~^:?*\[\\]*$"
 
 
+def _no_password(field: str) -> dict[str, str]:
+    problem = "must not contain a password; name a Secret in auth"
+    return rule(f"!self.{field}.matches('{_FULL_USER_INFO}')", problem, f".{field}")
+
+
 class Auth(Api):
     """The Secret with the credentials. `{namespace, name}` without `secret` means the same."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule("has(self.secret) || has(self.name)", "secret.name is required", ".secret"),
-            rule(
-                "!has(self.secret) || !(has(self.name) || has(self.namespace))",
-                "the Secret is set twice; set either secret, or name and namespace",
-                ".secret",
-            ),
-        )
+    model_config = model_rules(
+        rule("has(self.secret) || has(self.name)", "secret.name is required", ".secret"),
+        rule(
+            "!has(self.secret) || !(has(self.name) || has(self.namespace))",
+            "the Secret is set twice; set either secret, or name and namespace",
+            ".secret",
+        ),
     )
     secret: SecretReference | None = None
     """The Secret with the credentials. It has a type of Kubernetes (dockerconfigjson, basic-auth, ssh-auth) or keys as
@@ -92,15 +98,13 @@ VersionRange = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[ -
 class ImageSource(_Block):
     """An OCI or Docker image, or an OCI artifact, in a registry."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule(
-                "!has(self.semver) || !self.ref.matches('@|:[^/]*$')",
-                "must have neither tag nor digest together with semver",
-                ".ref",
-            ),
-            rule("!has(self.semverFilter) || has(self.semver)", "requires semver", ".semverFilter"),
-        )
+    model_config = model_rules(
+        rule(
+            "!has(self.semver) || !self.ref.matches('@|:[^/]*$')",
+            "must have neither tag nor digest together with semver",
+            ".ref",
+        ),
+        rule("!has(self.semverFilter) || has(self.semver)", "requires semver", ".semverFilter"),
     )
     ref: Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[!-~]+$")]
     """Image reference with a tag (quay.io/foo/bar:v1) or a digest (quay.io/foo/bar@sha256:…). A tag is resolved to a
@@ -120,39 +124,25 @@ class ImageSource(_Block):
 class GitSource(_Block):
     """One commit of a git repository."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule(
-                f"!self.repository.matches('{_FULL_USER_INFO}')",
-                "must not contain a password; name a Secret in auth",
-                ".repository",
-            ),
-            rule("!has(self.semver) || !has(self.ref) || self.ref == 'HEAD'", "must not be set with semver", ".ref"),
-        )
+    model_config = model_rules(
+        _no_password("repository"),
+        rule("!has(self.semver) || !has(self.ref) || self.ref == 'HEAD'", "must not be set with semver", ".ref"),
     )
     repository: Annotated[
         str,
-        Field(
-            min_length=1,
-            max_length=2048,
-            json_schema_extra=rules(
-                rule(
-                    f"self.matches(r'{_SCHEME_URL}|{_SCP_LIKE}')",
-                    "must be https://host/path, ssh://user@host/path or user@host:path",
-                )
-            ),
+        Field(min_length=1, max_length=2048),
+        rules(
+            rule(
+                f"self.matches(r'{_SCHEME_URL}|{_SCP_LIKE}')",
+                "must be https://host/path, ssh://user@host/path or user@host:path",
+            )
         ),
     ]
     """URL of the repository: https://host/path, ssh://user@host/path or user@host:path."""
     ref: Annotated[
         str,
-        Field(
-            min_length=1,
-            max_length=256,
-            json_schema_extra=rules(
-                rule(f"self.matches(r'{_REF}')", r'must be a git ref: no leading "-", no blanks, none of ~^:?*\[')
-            ),
-        ),
+        Field(min_length=1, max_length=256),
+        rules(rule(f"self.matches(r'{_REF}')", r'must be a git ref: no leading "-", no blanks, none of ~^:?*\[')),
     ] = "HEAD"
     """Commit (may be abbreviated), tag, branch or full ref (refs/…). It is resolved to a commit once; that commit
     remains installed until the spec changes or a new resolution is requested."""
@@ -175,13 +165,7 @@ class GitSource(_Block):
 class HttpSource(_Block):
     """One file at a URL."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule(
-                f"!self.url.matches('{_FULL_USER_INFO}')", "must not contain a password; name a Secret in auth", ".url"
-            )
-        )
-    )
+    model_config = model_rules(_no_password("url"))
     url: Annotated[str, Field(min_length=1, max_length=2048, pattern=r"^https?://[!-.0-~][!-~]*$")]
     """URL of an archive (.tar, .tar.gz, .tgz, .tar.zst, .zip), which is unpacked, or of a single YAML or JSON file,
     whose name is the last element of the path."""
@@ -200,24 +184,15 @@ class HttpSource(_Block):
 class ConfigMapSource(Api):
     """Content in ConfigMaps of the install namespace, for what is in no registry or repository."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule("has(self.name) != has(self.names)", "set either name or names, and not both", ".name"),
-        )
+    model_config = model_rules(
+        rule("has(self.name) != has(self.names)", "set either name or names, and not both", ".name"),
     )
     name: ObjectName | None = None
     """Name of the ConfigMap. Each key of data and binaryData is a file; a single key that is named like an archive
     (.tar, .tar.gz, .tgz, .tar.zst, .zip) is unpacked. Any change of it is installed, unless it is immutable."""
-    names: Annotated[
-        tuple[ObjectName, ...] | None, Field(min_length=1, max_length=64, json_schema_extra=list_of("atomic"))
-    ] = None
+    names: Annotated[AtomicList[ObjectName] | None, Field(min_length=1, max_length=64)] = None
     """Names of several ConfigMaps, in place of name: the parts of one archive, as kubectl rukpak push makes them, or
     ConfigMaps with different keys."""
-
-    @property
-    def auth(self) -> Auth | None:
-        """No credentials: it is read as the account."""
-        return None
 
 
 _OCI = "oci://"
@@ -226,24 +201,18 @@ _OCI = "oci://"
 class ChartSource(_Block):
     """One version of a Helm chart, in a chart repository or in a registry."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule(
-                f"!self.repository.matches('{_FULL_USER_INFO}')",
-                "must not contain a password; name a Secret in auth",
-                ".repository",
-            ),
-            rule(
-                f"!has(self.passCredentials) || !self.repository.startsWith('{_OCI}')",
-                "is for chart repositories, whose index.yaml names addresses; remove it",
-                ".passCredentials",
-            ),
-            rule(
-                f"!has(self.verify) || has(self.verify.cosign) == self.repository.startsWith('{_OCI}')",
-                "must be cosign for a registry (oci://), and provenance for a chart repository",
-                ".verify",
-            ),
-        )
+    model_config = model_rules(
+        _no_password("repository"),
+        rule(
+            f"!has(self.passCredentials) || !self.repository.startsWith('{_OCI}')",
+            "is for chart repositories, whose index.yaml names addresses; remove it",
+            ".passCredentials",
+        ),
+        rule(
+            f"!has(self.verify) || has(self.verify.cosign) == self.repository.startsWith('{_OCI}')",
+            "must be cosign for a registry (oci://), and provenance for a chart repository",
+            ".verify",
+        ),
     )
     repository: Annotated[str, Field(min_length=1, max_length=2048, pattern=r"^(https?|oci)://[!-.0-~][!-~]*$")]
     """URL of the chart repository, which has an index.yaml: https://charts.example.com. It is asked once per
@@ -280,42 +249,17 @@ class Parameters(Api):
 class Source(Api):
     """A place to fetch content from."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            *(
-                rule(
-                    f"has(self.{block}) == (self.kind == '{block}')",
-                    f'must be set when kind is "{block}", and only then',
-                    f".{block}",
-                )
-                for block in _BLOCKS
-            ),
-            rule(
-                f"!has(self.parameters) || !(self.kind in {list(_BLOCKS)})",
-                "is only for kinds that are not built in; set the block that kind names",
-                ".parameters",
-            ),
-            rule(
-                "!has(self.destination) || !(has(self.git) && has(self.git.destination)"
-                " || has(self.http) && has(self.http.destination))",
-                "is set twice, here and in the block of the kind; remove one",
-                ".destination",
-            ),
-        )
-    )
-    kind: Annotated[
-        str,
-        Field(
-            min_length=1,
-            max_length=317,
-            json_schema_extra=rules(
-                rule(
-                    f"self in {list(_BLOCKS)} || self.matches(r'{QUALIFIED_NAME}')",
-                    "must be image, git, http, configMap, chart, or the <domain>/<name> of an installed plug-in",
-                )
-            ),
+    model_config = model_rules(
+        *map(block_rule, _BLOCKS),
+        parameters_rule(_BLOCKS),
+        rule(
+            "!has(self.destination) || !(has(self.git) && has(self.git.destination)"
+            " || has(self.http) && has(self.http.destination))",
+            "is set twice, here and in the block of the kind; remove one",
+            ".destination",
         ),
-    ]
+    )
+    kind: Annotated[str, plug_in_kind(_BLOCKS)]
     """Kind of the source: image, git, http, configMap, chart, or the <domain>/<name> of an installed plug-in. Of image,
     git, http, configMap and chart, only the block of this name may be set, and must be."""
     destination: Directory | None = None
@@ -390,7 +334,7 @@ class Source(Api):
     @property
     def secret(self) -> SecretReference | None:
         """The Secret with the credentials, in either spelling; without a namespace it is in the install namespace."""
-        auth = self._block.auth if self._block else None
+        auth: Auth | None = getattr(self._block, "auth", None)
         return auth.reference if auth else None
 
     def demanding(self, demanded: Demanded) -> Source:
@@ -413,18 +357,11 @@ class Source(Api):
     def verification(self) -> Verification | None:
         """Who must have signed the content; None for a kind that is not built in, whose plug-in has its own means."""
         block = self._block
-        if block is None or isinstance(block, ConfigMapSource | Parameters):
-            return None
-        verify: Verification | None = block.verify
+        verify: Verification | None = getattr(block, "verify", None) if isinstance(block, _Block) else None
         return verify
 
     @property
-    def _block(self) -> ImageSource | GitSource | HttpSource | ChartSource | ConfigMapSource | Parameters | None:
-        blocks: dict[str, ImageSource | GitSource | HttpSource | ChartSource | ConfigMapSource | None] = {
-            "image": self.image,
-            "git": self.git,
-            "http": self.http,
-            "configMap": self.config_map,
-            "chart": self.chart,
-        }
-        return blocks.get(self.kind, self.parameters)
+    def _block(self) -> Api | None:
+        name = "config_map" if self.kind == "configMap" else self.block
+        block: Api | None = getattr(self, name)
+        return block

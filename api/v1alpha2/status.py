@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from rukpak.api.bounds import HIGHEST_WAVE
-from rukpak.api.v1alpha2.fields import Api, Digest, Timestamp, atomic, list_of
+from rukpak.api.v1alpha2.fields import Api, Atomic, AtomicList, Digest, SetList, Timestamp, list_of
 
 CONDITION_MESSAGE_LENGTH = 1000
 DISPLAY_LENGTH = 1024
@@ -45,10 +45,9 @@ ConditionStatus = Literal["True", "False", "Unknown"]
 _Count = Annotated[int, Field(ge=0)]
 
 
-class Condition(Api):
+class Condition(Atomic):
     """One aspect of the state, in the usual form of Kubernetes."""
 
-    model_config = ConfigDict(json_schema_extra=atomic())
     type: Annotated[str, Field(min_length=1, max_length=316)]
     """Which aspect: Unpacked, Installed, Healthy, Ready, Reconciling, Stalled, Paused, Drifted, Pinned or
     RolledBack."""
@@ -64,10 +63,9 @@ class Condition(Api):
     """Where, what is wrong and what to do, in one line. The same failure always has the same message."""
 
 
-class Verified(Api):
+class Verified(Atomic):
     """Who has signed what a source was resolved to."""
 
-    model_config = ConfigDict(json_schema_extra=atomic())
     by: Annotated[str, Field(max_length=63)]
     """Kind of the signature: cosign, pgp, ssh or provenance."""
     key: Annotated[str, Field(max_length=512)] = ""
@@ -124,10 +122,9 @@ class SourcePin(Api):
     again when they have changed."""
 
 
-class AccountUsed(Api):
+class AccountUsed(Atomic):
     """The ServiceAccount in use and its namespace, by UID, because others may later have the same names."""
 
-    model_config = ConfigDict(json_schema_extra=atomic())
     service_account_name: Annotated[str, Field(max_length=253)]
     """Name of the ServiceAccount."""
     namespace_uid: Annotated[str, Field(max_length=128)]
@@ -138,10 +135,9 @@ class AccountUsed(Api):
     """Generation of the spec for which the UIDs were last looked up. A later generation accepts new ones."""
 
 
-class ObjectCounts(Api):
+class ObjectCounts(Atomic):
     """Number of managed objects by state."""
 
-    model_config = ConfigDict(json_schema_extra=atomic())
     total: _Count = 0
     """Objects of the desired revision."""
     healthy: _Count = 0
@@ -161,10 +157,9 @@ class ObjectCounts(Api):
     """Objects that another BundleDeployment has taken over (spec.takeOver). While paused, total does not count them."""
 
 
-class Display(Api):
+class Display(Atomic):
     """What `kubectl get` shows."""
 
-    model_config = ConfigDict(json_schema_extra=atomic())
     revision: Annotated[str, Field(max_length=64)] = ""
     """The desired revision, shortened."""
     objects: Annotated[str, Field(max_length=64)] = ""
@@ -191,8 +186,7 @@ class NotReady(Api):
     """Why it is not healthy, in one line."""
 
 
-class _Named(Api):
-    model_config = ConfigDict(json_schema_extra=atomic())
+class _Named(Atomic):
     group: Annotated[str, Field(max_length=253)] = ""
     """API group of the object. Empty: the core group."""
     kind: Annotated[str, Field(max_length=63)]
@@ -218,8 +212,8 @@ class LeftField(Api):
     """A field that no revision and no client sets."""
 
     path: Annotated[
-        tuple[Annotated[str, Field(max_length=LEFT_PATH_LENGTH), AfterValidator(_check_step)], ...],
-        Field(max_length=LEFT_STEPS, json_schema_extra=list_of("atomic")),
+        AtomicList[Annotated[str, Field(max_length=LEFT_PATH_LENGTH), AfterValidator(_check_step)]],
+        Field(max_length=LEFT_STEPS),
     ]
     """Its path, in steps as in metadata.managedFields: f:spec, f:ports, k:{"port":80}."""
     value: Annotated[str, Field(max_length=LEFT_VALUE_LENGTH)] | None = None
@@ -229,16 +223,15 @@ class LeftField(Api):
 class Leftover(_Named):
     """An object with fields that an earlier revision or client has set, and nobody sets any more."""
 
-    fields: Annotated[tuple[LeftField, ...], Field(max_length=LEFT_FIELDS, json_schema_extra=list_of("atomic"))]
+    fields: Annotated[AtomicList[LeftField], Field(max_length=LEFT_FIELDS)]
     """The first of these fields."""
     remedy: Annotated[str, Field(max_length=256)] = ""
     """What to do about them."""
 
 
-class Changes(Api):
+class Changes(Atomic):
     """Number of objects that a revision would change, compared with the installed one."""
 
-    model_config = ConfigDict(json_schema_extra=atomic())
     create: _Count = 0
     """Objects that only the new revision contains."""
     change: _Count = 0
@@ -250,25 +243,22 @@ class Changes(Api):
     core.rukpak.io/recreate says so."""
 
 
-class NewPermissions(Api):
+class NewPermissions(Atomic):
     """What a revision may do once it runs, and the installed one may not do."""
 
-    model_config = ConfigDict(json_schema_extra=atomic())
     digest: Digest = ""
     """Digest of all that the revision may do: equal for revisions that may do the same."""
     added: Annotated[
-        tuple[Annotated[str, Field(max_length=PERMISSION_LENGTH)], ...],
-        Field(max_length=PERMISSION_ITEMS, json_schema_extra=list_of("atomic")),
+        AtomicList[Annotated[str, Field(max_length=PERMISSION_LENGTH)]], Field(max_length=PERMISSION_ITEMS)
     ] = ()
     """What is new, the most dangerous first; before the first installation everything."""
     truncated: bool = False
     """Whether added is incomplete."""
 
 
-class Pending(Api):
+class Pending(Atomic):
     """A revision that waits for approval."""
 
-    model_config = ConfigDict(json_schema_extra=atomic())
     revision: Digest
     """Its digest: set spec.approvedRevision to it to approve it, or spec.deniedRevision to deny it."""
     service_account_name: Annotated[str, Field(max_length=253)] = ""
@@ -280,19 +270,17 @@ class Pending(Api):
     permissions: NewPermissions = NewPermissions()
     """What it may do once it runs, and the installed one may not do."""
     problems: Annotated[
-        tuple[Annotated[str, Field(max_length=CONDITION_MESSAGE_LENGTH)], ...],
-        Field(max_length=PROBLEM_ITEMS, json_schema_extra=list_of("atomic")),
+        AtomicList[Annotated[str, Field(max_length=CONDITION_MESSAGE_LENGTH)]], Field(max_length=PROBLEM_ITEMS)
     ] = ()
     """What would prevent its installation: missing permissions of the ServiceAccount, unsafe upgrades of
     CustomResourceDefinitions."""
-    sources: Annotated[tuple[SourcePin, ...], Field(max_length=32, json_schema_extra=list_of("atomic"))] = ()
+    sources: Annotated[AtomicList[SourcePin], Field(max_length=32)] = ()
     """What its sources were resolved to."""
 
 
-class HistoryEntry(Api):
+class HistoryEntry(Atomic):
     """A revision that is or was applied."""
 
-    model_config = ConfigDict(json_schema_extra=atomic())
     revision: Digest
     """Its digest."""
     bundle: Annotated[str, Field(max_length=BUNDLE_LENGTH)] = ""
@@ -311,20 +299,18 @@ class HistoryEntry(Api):
     """Why it failed or was rolled back, or what it was waiting for when another one replaced it."""
 
 
-class Pinned(Api):
+class Pinned(Atomic):
     """The pinned revision, and what the spec said when it was pinned."""
 
-    model_config = ConfigDict(json_schema_extra=atomic())
     revision: Digest
     """The revision that spec.pinnedRevision names."""
     content: Digest
     """Digest of the fields of the spec that lead to a revision, when it was pinned. If they change, Ready is False."""
 
 
-class Rollback(Api):
+class Rollback(Atomic):
     """An upgrade that has failed, and the revision that replaces it."""
 
-    model_config = ConfigDict(json_schema_extra=atomic())
     from_revision: Digest
     """The revision that has failed."""
     to_revision: Digest
@@ -339,10 +325,9 @@ class Rollback(Api):
     """Digest of the pins that led to it. Others end the rollback."""
 
 
-class Wave(Api):
+class Wave(Atomic):
     """How far a revision whose objects are in several waves has been applied."""
 
-    model_config = ConfigDict(json_schema_extra=atomic())
     revision: Digest
     """The revision."""
     number: Annotated[int, Field(ge=-HIGHEST_WAVE, le=HIGHEST_WAVE)]
@@ -380,26 +365,24 @@ class Status(Api):
     account: AccountUsed | None = None
     """The ServiceAccount in use. If it is recreated, the new one is not used until the spec changes or the annotation
     core.rukpak.io/accepted-account names it."""
-    conditions: Annotated[tuple[Condition, ...], Field(max_length=32, json_schema_extra=list_of("map", "type"))] = ()
+    conditions: Annotated[tuple[Condition, ...], Field(max_length=32), list_of("map", "type")] = ()
     """The state. Unpacked, Installed, Healthy and Ready are always set; Reconciling, Stalled, Paused, Drifted,
     Pinned and RolledBack only while they are True."""
-    sources: Annotated[tuple[SourcePin, ...], Field(max_length=32, json_schema_extra=list_of("atomic"))] = ()
+    sources: Annotated[AtomicList[SourcePin], Field(max_length=32)] = ()
     """What the sources were resolved to: the content of the desired revision, unless that is pinned or an upgrade was
     rolled back."""
-    installed_sources: Annotated[tuple[SourcePin, ...], Field(max_length=32, json_schema_extra=list_of("atomic"))] = ()
+    installed_sources: Annotated[AtomicList[SourcePin], Field(max_length=32)] = ()
     """What the sources of the installed revision were resolved to."""
     revision: Digest = ""
     """The desired revision: the digest of the rendered objects."""
     installed_revision: Digest = ""
     """The last revision whose objects were all applied."""
-    looked_up: Annotated[tuple[LookedUp, ...], Field(max_length=64, json_schema_extra=list_of("atomic"))] = ()
+    looked_up: Annotated[AtomicList[LookedUp], Field(max_length=64)] = ()
     """What the chart of the revision has looked up (lookup) when it was rendered; it is read again only for another
     rendering, which rukpak reconcile asks for."""
     pending: Pending | None = None
     """The revision that waits for approval; absent if none does. revision is the last one that did not have to wait."""
-    history: Annotated[
-        tuple[HistoryEntry, ...], Field(max_length=HISTORY_ITEMS, json_schema_extra=list_of("atomic"))
-    ] = ()
+    history: Annotated[AtomicList[HistoryEntry], Field(max_length=HISTORY_ITEMS)] = ()
     """The revisions that are kept, the one that was applied last first: the desired one, the installed one, and as many
     older ones as spec.revisionHistoryLimit says."""
     pinned: Pinned | None = None
@@ -410,18 +393,13 @@ class Status(Api):
     """The upgrade that was rolled back; absent once the spec or the pins of the sources have changed."""
     managed_state: Digest = ""
     """Digest of all managed objects as of the last full apply. Empty: there is work left to do."""
-    managed_kinds: Annotated[
-        tuple[Annotated[str, Field(max_length=381)], ...], Field(max_length=1024, json_schema_extra=list_of("set"))
-    ] = ()
+    managed_kinds: Annotated[SetList[Annotated[str, Field(max_length=381)]], Field(max_length=1024)] = ()
     """Kinds that managed objects may have, as apiVersion/kind: apps/v1/Deployment, v1/ConfigMap."""
-    skipped_kinds: Annotated[
-        tuple[Annotated[str, Field(max_length=381)], ...], Field(max_length=1024, json_schema_extra=list_of("set"))
-    ] = ()
+    skipped_kinds: Annotated[SetList[Annotated[str, Field(max_length=381)]], Field(max_length=1024)] = ()
     """Kinds of optional objects that are skipped because the cluster does not serve them, as apiVersion/kind. They are
     applied as soon as it does."""
     started_jobs: Annotated[
-        tuple[Annotated[str, Field(max_length=STARTED_LENGTH)], ...],
-        Field(max_length=STARTED_ITEMS, json_schema_extra=list_of("set")),
+        SetList[Annotated[str, Field(max_length=STARTED_LENGTH)]], Field(max_length=STARTED_ITEMS)
     ] = ()
     """Digests, shortened, of the Jobs with spec.ttlSecondsAfterFinished that have been created as the desired revision
     has them. Once their TTL has removed them, they are not run again."""
@@ -429,27 +407,21 @@ class Status(Api):
     """Number of managed objects by state."""
     display: Display = Display()
     """What `kubectl get` shows."""
-    not_ready: Annotated[
-        tuple[NotReady, ...], Field(max_length=NOT_READY_ITEMS, json_schema_extra=list_of("atomic"))
-    ] = ()
+    not_ready: Annotated[AtomicList[NotReady], Field(max_length=NOT_READY_ITEMS)] = ()
     """Managed objects that are not healthy, the most severe first."""
     not_ready_truncated: bool = False
     """Whether notReady is incomplete."""
-    strays: Annotated[tuple[Stray, ...], Field(max_length=STRAY_ITEMS, json_schema_extra=list_of("atomic"))] = ()
+    strays: Annotated[AtomicList[Stray], Field(max_length=STRAY_ITEMS)] = ()
     """The first of the objects that are marked as owned by the BundleDeployment but part of no revision; objects.strays
     counts all. `rukpak prune` deletes them."""
-    failing_groups: Annotated[
-        tuple[Annotated[str, Field(max_length=253)], ...],
-        Field(max_length=FAILING_ITEMS, json_schema_extra=list_of("atomic")),
-    ] = ()
+    failing_groups: Annotated[AtomicList[Annotated[str, Field(max_length=253)]], Field(max_length=FAILING_ITEMS)] = ()
     """The first API groups that failed discovery when an object was last applied, and still do. warnings names them,
     too."""
-    leftovers: Annotated[tuple[Leftover, ...], Field(max_length=LEFT_ITEMS, json_schema_extra=list_of("atomic"))] = ()
+    leftovers: Annotated[AtomicList[Leftover], Field(max_length=LEFT_ITEMS)] = ()
     """The first objects with fields that an earlier revision or client has set, and nobody sets any more. warnings has
     them, too."""
     warnings: Annotated[
-        tuple[Annotated[str, Field(max_length=WARNING_LENGTH)], ...],
-        Field(max_length=WARNING_ITEMS, json_schema_extra=list_of("atomic")),
+        AtomicList[Annotated[str, Field(max_length=WARNING_LENGTH)]], Field(max_length=WARNING_ITEMS)
     ] = ()
     """Warnings of the API server and the controller from the last apply."""
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, PrivateAttr
+from pydantic import Field, PrivateAttr
 
 from rukpak.api.v1alpha2.fields import (
-    QUALIFIED_NAME,
     Api,
-    ConfigMapReference,
+    AtomicList,
     ConfigReference,
     DependencyReference,
     DeploymentReference,
@@ -27,11 +26,13 @@ from rukpak.api.v1alpha2.fields import (
     RevisionDigest,
     SecretReference,
     list_of,
+    model_rules,
     parse_duration,
+    plug_in_kind,
     rule,
     rules,
 )
-from rukpak.api.v1alpha2.policies import CrdUpgradeSafety, Drift, HealthCheck, IgnoreRule, OnFailure
+from rukpak.api.v1alpha2.policies import CrdUpgradeSafety, Drift, HealthCheck, OnFailure
 from rukpak.api.v1alpha2.processors import Processor
 from rukpak.api.v1alpha2.sources import Source
 from rukpak.api.v1alpha2.status import (
@@ -57,21 +58,14 @@ __all__ = [
     "BundleDeployment",
     "Changes",
     "Condition",
-    "ConfigMapReference",
     "ConfigReference",
-    "CrdUpgradeSafety",
-    "DependencyReference",
-    "DeploymentReference",
     "Display",
     "Drift",
-    "HealthCheck",
     "HistoryEntry",
-    "IgnoreRule",
     "NewPermissions",
     "NotReady",
     "ObjectCounts",
     "ObjectMeta",
-    "OnFailure",
     "OptionalKind",
     "Pending",
     "Pinned",
@@ -129,66 +123,52 @@ class OptionalKind(Api):
 class Spec(Api):
     """What to install and how to manage it."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule(
-                "!has(self.serviceAccountName) || self.serviceAccountName == '' || has(self.installNamespace)",
-                "is required with serviceAccountName",
-                ".installNamespace",
-            ),
-            rule(
-                f"has(self.installNamespace) || self.sources.all(s, {_SECRETS_HAVE_NAMESPACES})",
-                "is required unless every auth in sources sets the namespace of its Secret",
-                ".installNamespace",
-            ),
-            rule(
-                f"has(self.installNamespace) || self.sources.all(s, {_KEYS_HAVE_NAMESPACES})",
-                "is required unless every verify in sources sets the namespaces of its Secrets and names no ConfigMap",
-                ".installNamespace",
-            ),
-            rule(
-                "has(self.installNamespace) || !self.sources.exists(s, has(s.configMap))",
-                "is required for sources of kind configMap",
-                ".installNamespace",
-            ),
-            rule(
-                "!has(self.configFrom) || size(self.configFrom) == 0 || has(self.installNamespace)",
-                "is required with configFrom",
-                ".installNamespace",
-            ),
-            rule(
-                "!has(self.onFailure) || !has(self.onFailure.action) || self.onFailure.action != 'RollBack'"
-                " || !has(self.revisionHistoryLimit) || self.revisionHistoryLimit > 0",
-                "must be at least 1 with onFailure.action RollBack",
-                ".revisionHistoryLimit",
-            ),
-            rule(
-                "!has(oldSelf.installNamespace)"
-                " || has(self.installNamespace) && self.installNamespace == oldSelf.installNamespace",
-                "cannot be changed or removed once set; create another BundleDeployment",
-                ".installNamespace",
-            ),
-        )
+    model_config = model_rules(
+        rule(
+            "!has(self.serviceAccountName) || self.serviceAccountName == '' || has(self.installNamespace)",
+            "is required with serviceAccountName",
+            ".installNamespace",
+        ),
+        rule(
+            f"has(self.installNamespace) || self.sources.all(s, {_SECRETS_HAVE_NAMESPACES})",
+            "is required unless every auth in sources sets the namespace of its Secret",
+            ".installNamespace",
+        ),
+        rule(
+            f"has(self.installNamespace) || self.sources.all(s, {_KEYS_HAVE_NAMESPACES})",
+            "is required unless every verify in sources sets the namespaces of its Secrets and names no ConfigMap",
+            ".installNamespace",
+        ),
+        rule(
+            "has(self.installNamespace) || !self.sources.exists(s, has(s.configMap))",
+            "is required for sources of kind configMap",
+            ".installNamespace",
+        ),
+        rule(
+            "!has(self.configFrom) || size(self.configFrom) == 0 || has(self.installNamespace)",
+            "is required with configFrom",
+            ".installNamespace",
+        ),
+        rule(
+            "!has(self.onFailure) || !has(self.onFailure.action) || self.onFailure.action != 'RollBack'"
+            " || !has(self.revisionHistoryLimit) || self.revisionHistoryLimit > 0",
+            "must be at least 1 with onFailure.action RollBack",
+            ".revisionHistoryLimit",
+        ),
+        rule(
+            "!has(oldSelf.installNamespace)"
+            " || has(self.installNamespace) && self.installNamespace == oldSelf.installNamespace",
+            "cannot be changed or removed once set; create another BundleDeployment",
+            ".installNamespace",
+        ),
     )
     paused: bool = False
     """While true, nothing on the cluster is changed. Status continues to report health and drift; a changed spec is
     reported as PausedWithChanges and applied when this is false."""
-    format: Annotated[
-        str,
-        Field(
-            min_length=1,
-            max_length=317,
-            json_schema_extra=rules(
-                rule(
-                    f"self in {_FORMATS} || self.matches(r'{QUALIFIED_NAME}')",
-                    "must be plain, registry-v1, helm, or the <domain>/<name> of an installed plug-in",
-                )
-            ),
-        ),
-    ]
+    format: Annotated[str, plug_in_kind(_FORMATS)]
     """How the content is rendered to objects. plain: static YAML and JSON files. registry-v1: an OLM bundle. helm: a
     Helm chart. Otherwise the <domain>/<name> of an installed plug-in."""
-    sources: Annotated[tuple[Source, ...], Field(min_length=1, max_length=32, json_schema_extra=list_of("atomic"))]
+    sources: Annotated[AtomicList[Source], Field(min_length=1, max_length=32)]
     """Where the content is fetched from. All sources are merged into one content tree, each at its destination."""
     install_namespace: Namespace | None = None
     """Namespace for namespaced objects that do not set one. Created if missing, never deleted. Cannot be changed or
@@ -203,27 +183,22 @@ class Spec(Api):
     whether to read subdirectories). Unknown keys are an error. Never put passwords, tokens or keys here: everyone who
     can read BundleDeployments can see them, including through the role rukpak-view. Store them in a Secret in
     installNamespace that the content refers to."""
-    config_from: Annotated[tuple[ConfigReference, ...], Field(max_length=16, json_schema_extra=list_of("atomic"))] = ()
+    config_from: Annotated[AtomicList[ConfigReference], Field(max_length=16)] = ()
     """Parts of config from ConfigMaps and Secrets in installNamespace, such as passwords. They are merged in this
     order, as Helm merges values, and config over them; for helm they are values. A change causes a new rendering. They
     are read with serviceAccountName, which needs get, list and watch. Values from Secrets never appear in status,
     Events or logs: a bundle that makes them names of objects is refused, unless it contains the same text. But the
     digest of the rendered objects does: use secrets that cannot be guessed."""
     processors: Annotated[
-        tuple[Processor, ...],
-        Field(
-            max_length=32,
-            json_schema_extra={
-                **list_of("atomic"),
-                **rules(
-                    # A later one could change config that the digests do not cover then, or remove the annotations.
-                    rule(
-                        "self.all(each, each.kind != 'rollouts') || self[size(self) - 1].kind == 'rollouts'"
-                        " && self.exists_one(each, each.kind == 'rollouts')",
-                        "only the last processor may be of the kind rollouts; move it to the end",
-                    )
-                ),
-            },
+        AtomicList[Processor],
+        Field(max_length=32),
+        # A later one could change config that the digests do not cover then, or remove the annotations.
+        rules(
+            rule(
+                "self.all(each, each.kind != 'rollouts') || self[size(self) - 1].kind == 'rollouts'"
+                " && self.exists_one(each, each.kind == 'rollouts')",
+                "only the last processor may be of the kind rollouts; move it to the end",
+            )
         ),
     ] = ()
     """Changes of the rendered objects before they are applied, such as patches and other registries for images, in
@@ -245,12 +220,10 @@ class Spec(Api):
     has no owner any more."""
     drift: Drift = Drift()
     """What to do when another client changes a managed object."""
-    optional: Annotated[
-        tuple[OptionalKind, ...], Field(max_length=64, json_schema_extra=list_of("map", "group", "kind"))
-    ] = ()
+    optional: Annotated[tuple[OptionalKind, ...], Field(max_length=64), list_of("map", "group", "kind")] = ()
     """Kinds whose objects are skipped while the cluster does not serve them. A single object is made optional with the
     annotation core.rukpak.io/optional: "true"."""
-    health_checks: Annotated[tuple[HealthCheck, ...], Field(max_length=32, json_schema_extra=list_of("atomic"))] = ()
+    health_checks: Annotated[AtomicList[HealthCheck], Field(max_length=32)] = ()
     """How to assess the health of the given kinds, in place of the built-in rules."""
     crd_upgrade_safety: CrdUpgradeSafety = CrdUpgradeSafety()
     """What to do with a change of a CustomResourceDefinition that would break its users or existing objects."""
@@ -286,16 +259,12 @@ class Spec(Api):
     """A revision that is not applied, whatever approval and approvedRevision say. It has no effect on one that is
     installed or being installed."""
 
-    depends_on: Annotated[
-        tuple[DependencyReference, ...], Field(max_length=32, json_schema_extra=list_of("atomic"))
-    ] = ()
+    depends_on: Annotated[AtomicList[DependencyReference], Field(max_length=32)] = ()
     """BundleDeployments that must be Ready before a new revision is applied, such as the one that installs the
     CustomResourceDefinitions or the database that this bundle uses; and other objects that must be healthy, which are
     read as the ServiceAccount. Meanwhile the new revision is fetched and rendered, and what is installed is repaired.
     Deleting one of them is not prevented, and changes nothing here."""
-    take_over: Annotated[
-        tuple[DeploymentReference, ...], Field(max_length=8, json_schema_extra=list_of("map", "name"))
-    ] = ()
+    take_over: Annotated[tuple[DeploymentReference, ...], Field(max_length=8), list_of("map", "name")] = ()
     """BundleDeployments whose objects this one takes over, in place, as far as its own bundle contains them: no object
     is deleted or recreated, and fields that this bundle does not set are removed. While one of them is not paused, its
     objects are a Collision. It counts them as handed over, does not take them back when it is resumed, and when it is
@@ -345,20 +314,18 @@ class ObjectMeta(Api):
 class BundleDeployment(Api):
     """Installs a bundle of Kubernetes objects on the cluster and keeps it installed."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule(
-                "!has(self.spec.installNamespace) || !has(self.status) || !has(self.status.installNamespace)"
-                " || self.spec.installNamespace == self.status.installNamespace",
-                "must equal status.installNamespace once that is recorded, because objects were installed there",
-                ".spec.installNamespace",
-            ),
-            rule(
-                "!has(self.spec.takeOver) || self.spec.takeOver.all(giver, giver.name != self.metadata.name)",
-                "must not name this BundleDeployment itself",
-                ".spec.takeOver",
-            ),
-        )
+    model_config = model_rules(
+        rule(
+            "!has(self.spec.installNamespace) || !has(self.status) || !has(self.status.installNamespace)"
+            " || self.spec.installNamespace == self.status.installNamespace",
+            "must equal status.installNamespace once that is recorded, because objects were installed there",
+            ".spec.installNamespace",
+        ),
+        rule(
+            "!has(self.spec.takeOver) || self.spec.takeOver.all(giver, giver.name != self.metadata.name)",
+            "must not name this BundleDeployment itself",
+            ".spec.takeOver",
+        ),
     )
     metadata: ObjectMeta
     spec: Spec

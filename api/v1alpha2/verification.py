@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
-from rukpak.api.v1alpha2.fields import Api, ConfigMapReference, SecretReference, list_of, rule, rules
+from rukpak.api.v1alpha2.fields import Api, AtomicList, ConfigMapReference, SecretReference, model_rules, rule
 
 _Expression = Annotated[str, Field(min_length=1, max_length=512)]
 
@@ -19,9 +19,7 @@ _Expression = Annotated[str, Field(min_length=1, max_length=512)]
 class CosignKey(Api):
     """Public keys of cosign: ECDSA (P-256, P-384, P-521), RSA of at least 2048 bits, or Ed25519."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(rule("has(self.secret) != has(self.pem)", "set either secret or pem, and not both"))
-    )
+    model_config = model_rules(rule("has(self.secret) != has(self.pem)", "set either secret or pem, and not both"))
     secret: SecretReference | None = None
     """The Secret with the keys: the value of each key of its data that ends in .pub, in PEM."""
     pem: Annotated[str, Field(max_length=16384, pattern="^-----BEGIN PUBLIC KEY-----")] | None = None
@@ -31,11 +29,9 @@ class CosignKey(Api):
 class CosignIdentity(Api):
     """Who has signed without a key, as the certificate of Fulcio names it."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule("has(self.issuer) != has(self.issuerRegExp)", "set either issuer or issuerRegExp", ".issuer"),
-            rule("has(self.subject) != has(self.subjectRegExp)", "set either subject or subjectRegExp", ".subject"),
-        )
+    model_config = model_rules(
+        rule("has(self.issuer) != has(self.issuerRegExp)", "set either issuer or issuerRegExp", ".issuer"),
+        rule("has(self.subject) != has(self.subjectRegExp)", "set either subject or subjectRegExp", ".subject"),
     )
     issuer: Annotated[str, Field(min_length=1, max_length=2048)] | None = None
     """Who has vouched for the signer, exactly: https://token.actions.githubusercontent.com."""
@@ -58,20 +54,13 @@ class TrustedRoot(Api):
 class CosignVerification(Api):
     """A signature of cosign: one that any of the keys or identities has made is enough."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule("has(self.keys) || has(self.identities)", "set keys, identities, or both"),
-            rule("!has(self.trustedRoot) || has(self.identities)", "requires identities", ".trustedRoot"),
-        )
+    model_config = model_rules(
+        rule("has(self.keys) || has(self.identities)", "set keys, identities, or both"),
+        rule("!has(self.trustedRoot) || has(self.identities)", "requires identities", ".trustedRoot"),
     )
-    keys: (
-        Annotated[tuple[CosignKey, ...], Field(min_length=1, max_length=16, json_schema_extra=list_of("atomic"))] | None
-    ) = None
+    keys: Annotated[AtomicList[CosignKey], Field(min_length=1, max_length=16)] | None = None
     """Keys of signers. No transparency log is asked for with a key."""
-    identities: (
-        Annotated[tuple[CosignIdentity, ...], Field(min_length=1, max_length=16, json_schema_extra=list_of("atomic"))]
-        | None
-    ) = None
+    identities: Annotated[AtomicList[CosignIdentity], Field(min_length=1, max_length=16)] | None = None
     """Signers without keys. Their certificates and the entries of the transparency log, or signed time stamps, are
     checked offline."""
     trusted_root: TrustedRoot | None = None
@@ -125,10 +114,8 @@ class ChartProvenance(Api):
 class ChartVerification(Api):
     """Who must have signed a chart."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule("has(self.provenance) != has(self.cosign)", "set either provenance or cosign, and not both")
-        )
+    model_config = model_rules(
+        rule("has(self.provenance) != has(self.cosign)", "set either provenance or cosign, and not both")
     )
     provenance: ChartProvenance | None = None
     """A provenance file beside the chart. For chart repositories."""

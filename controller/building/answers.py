@@ -43,6 +43,7 @@ class Asked:
     """The answers of one build. Not thread-safe.
 
     Args:
+        request: the inputs of the revision.
         look_up: None: nothing is looked up.
         last: the revision that is installed, if there is one.
         given: the installed revisions of those BundleDeployments that objects are taken over from, by name.
@@ -50,16 +51,17 @@ class Asked:
 
     def __init__(
         self,
+        request: Request,
         look_up: Callable[[Lookup], Found] | None,
         last: Revision | PackedRevision | None = None,
         given: Mapping[str, PackedRevision] | None = None,
     ) -> None:
-        self._look_up, self.last, self.given = look_up, last, given or {}
+        self.request, self._look_up, self.last, self.given = request, look_up, last, given or {}
         self.answers: dict[Lookup, Mapping[str, Any]] | None = None if look_up is None else {}
         self._versions: dict[Lookup, str] = {}
         self._size = 0
 
-    def ask(self, lookup: Lookup, request: Request) -> None:
+    def ask(self, lookup: Lookup) -> None:
         """Get one more answer.
 
         Raises: BundleError (RenderLimitExceeded, InvalidConfig, and those of `look_up`).
@@ -69,7 +71,7 @@ class Asked:
         if len(self.answers) == LOOKUPS:
             problem = f"lookup: the bundle looks up more than {LOOKUPS} objects and lists"
             raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; {REMEDY}")
-        self._refuse_secrets(lookup, request)
+        self._refuse_secrets(lookup)
         found = self._look_up(lookup)
         answer = make_answer(found.manifest, lookup) if found.manifest else {}
         self._size += len(json.dumps(answer, ensure_ascii=False).encode(errors="replace"))
@@ -80,11 +82,11 @@ class Asked:
             raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; {REMEDY}")
         self.answers[lookup], self._versions[lookup] = answer, found.version
 
-    def _refuse_secrets(self, lookup: Lookup, request: Request) -> None:
-        known = self.confidential(request)
+    def _refuse_secrets(self, lookup: Lookup) -> None:
+        known = self.confidential()
         if known is None:
             return
-        shown = f"{known.public}\n{request.name}\n{request.install_namespace}".casefold()
+        shown = f"{known.public}\n{self.request.name}\n{self.request.install_namespace}".casefold()
         asked = f"{lookup.namespace}\n{lookup.name}".casefold()
         values = (secret.casefold().rstrip("=") for secret in known.secrets if len(secret) >= LEAST)
         if any(value in asked and value not in shown for value in values):
@@ -103,9 +105,9 @@ class Asked:
         """Return the values of Secrets that were found."""
         return find_secret_values(self.answers or {})
 
-    def confidential(self, request: Request) -> Confidential | None:
+    def confidential(self) -> Confidential | None:
         """Return what is secret of the inputs of a rendering, with what was found."""
-        found = self.secrets()
+        request, found = self.request, self.secrets()
         if not found:
             return request.confidential
         known = request.confidential or Confidential(

@@ -11,14 +11,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
-from pathlib import Path
 
 from rukpak.api.errors import BundleError
-from rukpak.api.plugins import Capabilities, ContentTree, Means, RenderRequest, RunsProgram
+from rukpak.api.plugins import Capabilities, ContentTree, RenderRequest, RunsProgram
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.api.v1alpha2.types import Processor, Spec
+from rukpak.api.v1alpha2.types import Spec
 from rukpak.controller.building.answers import (
     Asked,
     changed_values,
@@ -27,10 +26,10 @@ from rukpak.controller.building.answers import (
     keep_left_out,
     with_warnings_on,
 )
-from rukpak.controller.building.config_values import Confidential, SecretValues, withhold_values
-from rukpak.controller.building.entry_points import FORMATS, PROCESSORS, format_of, is_foreign, processor_of
-from rukpak.controller.building.fetching import Fetcher, PluginCalls
-from rukpak.controller.building.rendering import render, render_in_child, without_secrets
+from rukpak.controller.building.config_values import plugins_of, withhold_values
+from rukpak.controller.building.entry_points import FORMATS, PROCESSORS, format_of, is_foreign
+from rukpak.controller.building.fetching import Fetcher
+from rukpak.controller.building.rendering import Task, render, render_in_child, without_secrets
 from rukpak.controller.building.request import (
     BuildContext,
     BuildSettings,
@@ -75,8 +74,7 @@ class Builder:
         observer: Observer = DEAF,
     ) -> None:
         self._store, self._settings, self._shares, self._observer = store, settings, shares or DiskShares(), observer
-        self._places = Places()
-        self._fetcher = Fetcher(store, settings, PluginCalls(settings, self._places, observer), now)
+        self._fetcher = Fetcher(store, settings, observer, now)
 
     def resolve(
         self, spec: Spec, pins: Pins, cancelled: threading.Event, context: BuildContext = _NO_CONTEXT
@@ -107,9 +105,10 @@ class Builder:
         Raises: BundleError with a reason of Unpacked or Installed.
         """
         with self._call(cancelled, context) as call, self._content(request, call) as tree:
-            asked = Asked(call.context.look_up, kept[0] if kept else None, given)
+            asked = Asked(request, call.context.look_up, kept[0] if kept else None, given)
+            renderings = _Renderings(self._store, self._settings, tree, call, asked)
             with timed(self._observer, Phase.RENDER):
-                made, capabilities = self._render_as_known(request, tree, capabilities, call, asked)
+                made, capabilities = renderings.make_as_known(capabilities)
             namespace = made.terms.install_namespace
             terms = terms_of(request, namespace, rendering_digest(request, namespace, capabilities))
             terms = replace(terms, bundle=made.terms.bundle, custom=made.terms.custom, looked_up=asked.recorded())
@@ -117,20 +116,11 @@ class Builder:
             same = next((each for each in kept if each.terms.rendered_from == terms.rendered_from), None)
             # A single difference may be due to a new release of this program, and the new rendering counts. A
             # rendering that differs each time is random.
-            if (
-                same
-                and made.digest != same.digest
-                and made.digest != self._render_answered(request, tree, capabilities, call, asked).digest
-            ):
+            if same and made.digest != same.digest and made.digest != renderings.make(capabilities).digest:
                 told = (*told, *_describe_random(request.spec), *_describe_lookups(same, terms))
                 terms = replace(terms, looked_up=same.terms.looked_up)
                 return replace(same, terms=terms, warnings=tuple(dict.fromkeys((*same.warnings, *told))))
-            told = (
-                *told,
-                *_describe_generated(
-                    request, call, asked, made, lambda: self._render_answered(request, tree, capabilities, call, asked)
-                ),
-            )
+            told = (*told, *renderings.describe_generated(made, capabilities))
         return replace(made, terms=terms, warnings=(*told, *made.warnings))
 
     @contextmanager
@@ -156,94 +146,104 @@ class Builder:
         with context.guard(), self._shares.use(context.tenant, self._settings.limits) as use:
             yield Call(cancelled=cancelled, context=context, use=use)
 
-    def _render_as_known(
-        self, request: Request, tree: ContentTree, capabilities: Capabilities, call: Call, asked: Asked
-    ) -> tuple[Revision | PackedRevision, Capabilities]:
-        made = self._render_answered(request, tree, capabilities, call, asked)
+
+@dataclass(frozen=True, slots=True)
+class _Renderings:
+    """The renderings of one build, which get the same content and the same answers."""
+
+    store: ContentStore
+    settings: BuildSettings
+    tree: ContentTree
+    call: Call
+    asked: Asked
+
+    def make_as_known(self, capabilities: Capabilities) -> tuple[Revision | PackedRevision, Capabilities]:
+        """Return a rendering with what the cluster knows of custom kinds, and the capabilities that it depends on.
+
+        Raises: BundleError with a reason of Installed.
+        """
+        made = self.make(capabilities)
         missing = [(group, version, kind) for group, version, kind, known in made.terms.custom if known is None]
-        if missing and (found := call.context.custom_kinds(missing)):
+        if missing and (found := self.call.context.custom_kinds(missing)):
             capabilities = replace(capabilities, custom={**capabilities.custom, **found})
-            made = self._render_answered(request, tree, capabilities, call, asked)
+            made = self.make(capabilities)
         used = {(group, version, kind): known for group, version, kind, known in made.terms.custom if known}
         return made, replace(capabilities, custom=used)
 
-    def _render_answered(
-        self, request: Request, tree: ContentTree, capabilities: Capabilities, call: Call, asked: Asked
-    ) -> Revision | PackedRevision:
+    def make(self, capabilities: Capabilities) -> Revision | PackedRevision:
         """Render until everything that the bundle looks up is known.
 
         Raises: BundleError with a reason of Installed.
         """
-        most = self._settings.means.seconds * _PASSES
+        most = self.settings.means.seconds * _PASSES
         deadline = time.monotonic() + most
         while True:
             try:
                 try:
-                    made = self._render(request, tree, capabilities, call, asked)
-                    return _with_left_out(request, made, call, asked)
+                    return self._with_left_out(self._render(capabilities))
                 except UnansweredError as error:
                     if time.monotonic() >= deadline:
                         problem = f"timed out: rendering with what lookup finds takes more than {most:g} s"
                         remedy = "look up less or raise --render-timeout"
                         raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; {remedy}") from None
-                    asked.ask(error.lookup, request)
+                    self.asked.ask(error.lookup)
             except BundleError as error:
-                secrets = asked.secrets()
+                secrets = self.asked.secrets()
                 raise (withhold_values(error, secrets) if secrets else error) from None
 
-    def _render(
-        self, request: Request, tree: ContentTree, capabilities: Capabilities, call: Call, asked: Asked
-    ) -> Revision | PackedRevision:
-        with self._store.scratch() as scratch:
-            means = self._means(scratch, call)
+    def _render(self, capabilities: Capabilities) -> Revision | PackedRevision:
+        request, call = self.asked.request, self.call
+        with self.store.scratch() as scratch:
+            means = replace(
+                self.settings.means,
+                scratch=scratch,
+                cancelled=call.cancelled,
+                tenant=call.context.tenant,
+                limits=self.settings.limits,
+                occupy=call.use.occupy,
+                inline=True,
+            )
             wanted = RenderRequest(
                 name=request.name,
                 install_namespace=request.install_namespace,
-                tree=tree,
+                tree=self.tree,
                 config=request.spec.config,
                 capabilities=capabilities,
                 means=means,
                 verified=verified_sources(request),
-                answers=asked.answers,
+                answers=self.asked.answers,
             )
-            return render_here_or_in_child(
-                request.spec.format,
-                wanted,
-                call.context,
-                request.spec.processors,
-                asked.confidential(request),
-                secrets=request.secrets,
-                places=self._places,
-            )
+            confidential, spec = self.asked.confidential(), request.spec
+            task = Task(spec.format, wanted, spec.processors, confidential, request.secrets)
+            return render_here_or_in_child(task, call.context, self.settings.places)
 
-    def _means(self, scratch: Path, call: Call) -> Means:
-        return replace(
-            self._settings.means,
-            scratch=scratch,
-            cancelled=call.cancelled,
-            tenant=call.context.tenant,
-            limits=self._settings.limits,
-            occupy=call.use.occupy,
-            inline=True,
-        )
+    def _with_left_out(self, made: Revision | PackedRevision) -> Revision | PackedRevision:
+        asked = self.asked
+        own, last = asked.own_objects(asked.request.name), asked.last
+        found = [(asked.own_objects(giver), revision) for giver, revision in asked.given.items()]
+        for objects, revision in ((own, last), *found):
+            if not objects or revision is None:
+                continue
+            with _whole(self.call, made, revision) as (new, before):
+                whole = keep_left_out(new, before, objects)
+                made = pack(whole) if isinstance(made, PackedRevision) else whole
+        # Without a last one, as on the command line.
+        return with_warnings_on(made, own) if own and last is None and isinstance(made, Revision) else made
 
+    def describe_generated(self, made: Revision | PackedRevision, capabilities: Capabilities) -> Iterator[str]:
+        """Yield a warning for each Secret with values that each rendering with these capabilities makes anew.
 
-def _with_left_out(
-    request: Request,
-    made: Revision | PackedRevision,
-    call: Call,
-    asked: Asked,
-) -> Revision | PackedRevision:
-    own, last = asked.own_objects(request.name), asked.last
-    found = [(asked.own_objects(giver), revision) for giver, revision in asked.given.items()]
-    for objects, revision in ((own, last), *found):
-        if not objects or revision is None:
-            continue
-        with _whole(call, made, revision) as (new, before):
-            whole = keep_left_out(new, before, objects)
-            made = pack(whole) if isinstance(made, PackedRevision) else whole
-    # Without a last one, as on the command line.
-    return with_warnings_on(made, own) if own and last is None and isinstance(made, Revision) else made
+        Raises: BundleError with a reason of Installed.
+        """
+        last = self.asked.last
+        if last is None or not isinstance(format_of(self.asked.request.spec.format), RunsProgram):
+            return
+        generated = _changed_values(self.call, made, last)
+        if generated:  # unless the content or spec.config has changed them
+            generated &= _changed_values(self.call, made, self.make(capabilities))
+        confidential = self.asked.confidential()
+        for warning in describe_generated(generated):
+            yield without_secrets(warning, confidential) if confidential else warning
 
 
 @contextmanager
@@ -260,23 +260,6 @@ def _changed_values(
         return changed_values(one, two)
 
 
-def _describe_generated(
-    request: Request,
-    call: Call,
-    asked: Asked,
-    made: Revision | PackedRevision,
-    render_again: Callable[[], Revision | PackedRevision],
-) -> Iterator[str]:
-    if asked.last is None or not isinstance(format_of(request.spec.format), RunsProgram):
-        return
-    generated = _changed_values(call, made, asked.last)
-    if generated:  # unless the content or spec.config has changed them
-        generated &= _changed_values(call, made, render_again())
-    confidential = asked.confidential(request)
-    for warning in describe_generated(generated):
-        yield without_secrets(warning, confidential) if confidential else warning
-
-
 def _describe_lookups(same: Revision | PackedRevision, terms: Terms) -> Iterator[str]:
     if differ(same.terms.looked_up, terms.looked_up):
         yield (
@@ -285,34 +268,25 @@ def _describe_lookups(same: Revision | PackedRevision, terms: Terms) -> Iterator
         )
 
 
-def render_here_or_in_child(
-    format_name: str,
-    request: RenderRequest,
-    context: BuildContext,
-    processors: Sequence[Processor] = (),
-    confidential: Confidential | None = None,
-    *,
-    secrets: SecretValues | None = None,
-    places: Places,
-) -> Revision | PackedRevision:
+def render_here_or_in_child(task: Task, context: BuildContext, places: Places) -> Revision | PackedRevision:
     """Render in this process or, if there is too much text for that, in a child.
 
     Raises: BundleError with a reason of Installed.
     """
-    means = request.means
-    size = sum((request.tree.root / item.path).stat().st_size for item in walk(request.tree.root) if not item.is_folder)
-    program_bytes = _program_bytes(format_name, processors, means)
+    means, root = task.request.means, task.request.tree.root
+    size = sum((root / item.path).stat().st_size for item in walk(root) if not item.is_folder)
+    program_bytes = _program_bytes(task)
     needs = max(estimate(min(size, INLINE.text_bytes), INLINE), program_bytes)
     try:
         computing = places.programs if program_bytes else places.here
         with context.room(needs, means.cancelled), computing.room(means.tenant, 1, means.cancelled):
-            return render(format_name, request, processors, confidential, secrets)
+            return render(task)
     except LargeTextError as error:
         size = max(size, error.size)
     # The place first, or what waits for one would hold much memory that others wait for.
     needs = estimate(size, means.limits) + program_bytes
     with places.in_children.room(means.tenant, 1, means.cancelled), context.room(needs, means.cancelled):
-        return render_in_child(format_name, request, processors, confidential, secrets)
+        return render_in_child(task)
 
 
 def _describe_random(spec: Spec) -> Iterator[str]:
@@ -323,8 +297,7 @@ def _describe_random(spec: Spec) -> Iterator[str]:
             yield f'plug-in "{name}" gives other objects each time for the same input; the first ones are kept'
 
 
-def _program_bytes(format_name: str, processors: Sequence[Processor], means: Means) -> int:
+def _program_bytes(task: Task) -> int:
     # Programs run one after the other.
-    used: list[object] = [format_of(format_name)]
-    used += [processor_of(each.kind, f"spec.processors[{index}]") for index, each in enumerate(processors)]
+    used, means = [format_of(task.format), *(plugin for *_, plugin in plugins_of(task.processors))], task.request.means
     return max((plugin.program_bytes(means) for plugin in used if isinstance(plugin, RunsProgram)), default=0)

@@ -16,10 +16,12 @@ import re
 from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from os.path import commonprefix
 from typing import Any
 
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import MEBIBYTE, PlacesConfig, PreparesContent, ReadsSecrets
+from rukpak.api.plugins import Processor as Plugin
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.fields import parse_field_path
 from rukpak.api.v1alpha2.types import BundleDeployment, ConfigReference, Processor, Spec
@@ -78,23 +80,27 @@ def find_secrets(spec: Spec) -> list[tuple[str, str]]:
     Raises: BundleError (PluginFailed, UnknownProcessor).
     """
     found: list[tuple[str, str]] = []
-    for index, processor in enumerate(spec.processors):
-        place = f"spec.processors[{index}]"
-        plugin = processor_of(processor.kind, place)
+    for place, processor, plugin in plugins_of(spec.processors):
         if isinstance(plugin, ReadsSecrets):
             names = plugin.find_secrets(processor.parameters_json)
             found.extend((f"{place}{processor.block}", name) for name in names)
     return found
 
 
+def plugins_of(processors: Iterable[Processor]) -> Iterator[tuple[str, Processor, Plugin]]:
+    """Yield the field path of each processor, the processor, and its plug-in.
+
+    Raises: BundleError (PluginFailed, UnknownProcessor).
+    """
+    for index, processor in enumerate(processors):
+        place = f"spec.processors[{index}]"
+        yield place, processor, processor_of(processor.kind, place)
+
+
 def needs_objects(spec: Spec) -> bool:
     """Whether the config, or a processor, needs ConfigMaps or Secrets of the install namespace."""
-    return bool(spec.config_from) or _has_secrets(spec)
-
-
-def _has_secrets(spec: Spec) -> bool:
     try:
-        return bool(find_secrets(spec))
+        return bool(spec.config_from or find_secrets(spec))
     except BundleError:
         return True  # who needs them is told
 
@@ -268,7 +274,7 @@ def secret_finder(confidential: Confidential, public: Iterable[str] = ()) -> Cal
         place = bisect(long, rest)
         # Of sorted texts, a neighbour has the most in common with one that is between them.
         for neighbour in long[max(place - 1, 0) : place + 1]:
-            if len(common := _beginning_of(rest, neighbour)) >= _START:
+            if len(common := commonprefix((rest, neighbour))) >= _START:  # noqa: RUF071 - characters, no path
                 yield common
 
     def _find(text: str) -> Iterator[str]:
@@ -277,11 +283,6 @@ def secret_finder(confidential: Confidential, public: Iterable[str] = ()) -> Cal
                 yield from (found for found in _find_at(word[start:]) if found not in shown)
 
     return _find
-
-
-def _beginning_of(one: str, other: str) -> str:
-    pairs = enumerate(zip(one, other, strict=False))
-    return one[: next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))]
 
 
 def _forms(secret: str) -> Iterator[str]:

@@ -8,7 +8,7 @@ and are called through a guard (guarding.py). One that cannot be used is refused
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -48,6 +48,10 @@ class Installed:
         """Whether it is part of this package."""
         return self.package == _OURS
 
+    def make(self) -> Any:
+        """Load its code, and return an instance."""
+        return self.entry.load()()
+
     @property
     def calls(self) -> Calls:
         """What is known of its calls in this process."""
@@ -75,35 +79,32 @@ def _find(group: str, name: str | None = None) -> list[Installed]:
         declared[package] = (*declared.get(package, ()), entry.name)
     # A package that is installed twice, as it is while it is developed, has each entry point twice.
     unique = {(entry.name, *_package_of(entry)): entry for entry in found}
-    return [_inspect(group, entry, unique.values(), declared) for entry in unique.values()]
+    installed = []
+    for (called, package, version), entry in unique.items():
+        api = declared.get(package, ())
+        others = {other for same, other, _ in unique if same == called} - {package}
+        each = Installed(
+            type=_TYPES[group],
+            name=called,
+            package=package,
+            version=version,
+            api=api,
+            entry=entry,
+            problem="" if package == _OURS else _find_problem(called, api, others),
+        )
+        installed.append(each)
+    return installed
 
 
 def _package_of(entry: EntryPoint) -> tuple[str, str]:
     return (entry.dist.name, entry.dist.version) if entry.dist else ("", "")
 
 
-def _inspect(
-    group: str, entry: EntryPoint, others: Iterable[EntryPoint], declared: Mapping[str, tuple[str, ...]]
-) -> Installed:
-    package, version = _package_of(entry)
-    api = declared.get(package, ())
-    return Installed(
-        type=_TYPES[group],
-        name=entry.name,
-        package=package,
-        version=version,
-        api=api,
-        entry=entry,
-        problem="" if package == _OURS else _find_problem(entry, package, api, others),
-    )
-
-
-def _find_problem(entry: EntryPoint, package: str, api: Collection[str], others: Iterable[EntryPoint]) -> str:
-    providers = {_package_of(other)[0] for other in others if other.name == entry.name} - {package}
-    if not _QUALIFIED.fullmatch(entry.name):
+def _find_problem(name: str, api: Collection[str], others: Collection[str]) -> str:
+    if not _QUALIFIED.fullmatch(name):
         return 'has a name that only RukPak itself may use; its package must call it "<domain>/<name>"'
-    if providers:
-        return f"is provided by {' and '.join(sorted(providers))}, too; uninstall all but one"
+    if others:
+        return f"is provided by {' and '.join(sorted(others))}, too; uninstall all but one"
     if not api:
         return f"does not say for which version of the contract it was written (entry point group {_API}); upgrade it"
     if PLUGIN_API not in api:
@@ -112,19 +113,28 @@ def _find_problem(entry: EntryPoint, package: str, api: Collection[str], others:
     return ""
 
 
+_MISSING = {
+    SOURCES: (Reason.UNKNOWN_SOURCE_KIND, 'no plug-in for sources of kind "{name}"; install one or correct the kind'),
+    FORMATS: (Reason.UNKNOWN_FORMAT, '{place}: no plug-in for "{name}"; install one or correct it'),
+    PROCESSORS: (
+        Reason.UNKNOWN_PROCESSOR,
+        '{place}.kind: no plug-in for processors of kind "{name}"; install one or correct it',
+    ),
+}
 _LOADED: dict[tuple[str, str], Any] = {}
 """By group and name. Two threads may load one at the same time, and either is used."""
 
 
 def _load(group: str, name: str, place: str) -> Any:
-    """Return a plug-in, which is loaded once; None if no package has it.
+    """Return a plug-in, which is loaded once.
 
-    Raises: BundleError (PluginFailed) if it cannot be used.
+    Raises: BundleError (PluginFailed) if it cannot be used; that of `_MISSING` if no package has it.
     """
     if (group, name) not in _LOADED:
         found = _find(group, name)
         if not found:
-            return None
+            reason, problem = _MISSING[group]
+            raise BundleError(reason, problem.format(name=name, place=place))
         _LOADED[group, name] = load(min(found, key=lambda each: (not each.is_builtin, each.package)), place)
     return _LOADED[group, name]
 
@@ -138,14 +148,11 @@ def load(plugin: Installed, place: str) -> Any:
     Raises: BundleError (PluginFailed) if it cannot be used.
     """
     if plugin.is_builtin:
-        return plugin.entry.load()()
+        return plugin.make()
     if plugin.problem:
         raise plugin.calls.fail(place, *plugin.problem.split("; ", 1))
 
-    def _make() -> Any:
-        return plugin.entry.load()()
-
-    made = plugin.calls.run("loading", _make, place=place)
+    made = plugin.calls.run("loading", plugin.make, place=place)
     try:
         return guard(made, plugin.calls, plugin.type)
     except WrongResultError as error:
@@ -168,12 +175,7 @@ def source_of(kind: str) -> Source:
 
     Raises: BundleError (UnknownSourceKind, PluginFailed).
     """
-    found = _load(SOURCES, kind, "spec.sources")
-    if found is None:
-        raise BundleError(
-            Reason.UNKNOWN_SOURCE_KIND, f'no plug-in for sources of kind "{kind}"; install one or correct the kind'
-        )
-    return cast("Source", found)
+    return cast("Source", _load(SOURCES, kind, "spec.sources"))
 
 
 def format_of(name: str) -> Format:
@@ -181,10 +183,7 @@ def format_of(name: str) -> Format:
 
     Raises: BundleError (UnknownFormat, PluginFailed).
     """
-    found = _load(FORMATS, name, "spec.format")
-    if found is None:
-        raise BundleError(Reason.UNKNOWN_FORMAT, f'spec.format: no plug-in for "{name}"; install one or correct it')
-    return cast("Format", found)
+    return cast("Format", _load(FORMATS, name, "spec.format"))
 
 
 def processor_of(kind: str, path: str) -> Processor:
@@ -192,11 +191,7 @@ def processor_of(kind: str, path: str) -> Processor:
 
     Raises: BundleError (UnknownProcessor, PluginFailed).
     """
-    found = _load(PROCESSORS, kind, path)
-    if found is None:
-        problem = f'{path}.kind: no plug-in for processors of kind "{kind}"; install one or correct it'
-        raise BundleError(Reason.UNKNOWN_PROCESSOR, problem)
-    return cast("Processor", found)
+    return cast("Processor", _load(PROCESSORS, kind, path))
 
 
 def is_foreign(group: str, name: str) -> bool:
@@ -217,21 +212,17 @@ def find_programs(means: Means) -> dict[str, ProgramVersion | BundleError]:
     Args:
         means: of a rendering, with a scratch folder.
     """
-    used = {name: plugin for group in (FORMATS, PROCESSORS) for name, plugin in _usable(group)}
-    runs = {name: plugin for name, plugin in used.items() if isinstance(plugin, RunsProgram)}
-    return {name: _find_program(plugin, means) for name, plugin in runs.items()}
-
-
-def _usable(group: str) -> Iterator[tuple[str, Any]]:
-    for name in sorted(entry_points(group=group).names):
-        try:
-            yield name, _load(group, name, "spec.format" if group == FORMATS else "spec.processors")
-        except BundleError:
-            continue  # `check` tells
-
-
-def _find_program(plugin: RunsProgram, means: Means) -> ProgramVersion | BundleError:
-    try:
-        return plugin.find_program(means)
-    except BundleError as error:
-        return error
+    found: dict[str, ProgramVersion | BundleError] = {}
+    for group, place in ((FORMATS, "spec.format"), (PROCESSORS, "spec.processors")):
+        for name in sorted(entry_points(group=group).names):
+            try:
+                plugin = _load(group, name, place)
+            except BundleError:
+                continue  # `check` tells
+            if not isinstance(plugin, RunsProgram):
+                continue
+            try:
+                found[name] = plugin.find_program(means)
+            except BundleError as error:
+                found[name] = error
+    return found

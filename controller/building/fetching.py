@@ -32,7 +32,6 @@ from rukpak.controller.building.request import (
     BuildSettings,
     Call,
     Pins,
-    Places,
     Request,
     Resolved,
     content_key,
@@ -62,88 +61,6 @@ _BEFORE_QUERY = OF_SECRETS | {
 }
 SOURCES_AT_ONCE = 4
 """Per BundleDeployment. Together with --fetch-workers this limits the threads, connections and children of all."""
-
-
-class PluginCalls:
-    """Prepares calls of source plug-ins, and reports their results to the observer. Thread-safe."""
-
-    def __init__(self, settings: BuildSettings, places: Places, observer: Observer) -> None:
-        self._settings, self._places, self._observer = settings, places, observer
-
-    @contextmanager
-    def asking(self, phase: Phase, index: int, source: Source, call: Call) -> Iterator[None]:
-        """Report how long a call of a source takes, and whether it fails; not as a query if its Secret is missing."""
-        try:
-            with timed(self._observer, phase):
-                yield
-        except BundleError as error:
-            call.context.ended(index, error)
-            if error.reason not in _BEFORE_QUERY:
-                self._observer.source_asked(source.kind, SourceResult.ERROR)
-            raise
-        call.context.ended(index, None)
-
-    def note(self, source: Source, result: SourceResult) -> None:
-        """Report the result of a call that succeeded."""
-        self._observer.source_asked(source.kind, result)
-
-    def accesses_to_resolve(self, index: int, source: Source, scratch: Path, call: Call) -> list[_Asked]:
-        """Return how a plug-in is asked to resolve a source: once, or once for each signature that it must have.
-
-        Raises: BundleError if the credentials or keys cannot be read, or the administrator demands what cannot be.
-        """
-        parameters, access = source.request_json, self.access(index, source, scratch, call)
-        if not source.needs_signature:
-            return [(parameters, access)]
-        unchecked, previous = _at(call.context.unchecked, index), _at(call.context.previous, index)
-        keys = []
-        if source.verification:
-            keys.append((parameters, call.context.trusted(index, source)))
-        if demanded := source.demanded:
-            if demanded.problem:
-                raise BundleError(Reason.VERIFICATION_FAILED, demanded.problem, place=access.path)
-            verify = verify_json(demanded.verification)
-            keys.append(({**parameters, "verify": verify}, call.context.demanded(index, source)))
-        identities = [trusted.identity for _, trusted in keys]
-        identity = identities[0] if len(identities) == 1 else digest_of_json(identities)
-        is_known = previous is not None and previous.keys_digest == identity
-        access = replace(
-            access,
-            pinned=resolution_of(unchecked) if unchecked else None,
-            previous=access.previous and (access.previous if is_known else replace(access.previous, signer=None)),
-        )
-        return [(asked, replace(access, trusted=replace(trusted, identity=identity))) for asked, trusted in keys]
-
-    def access(self, index: int, source: Source, scratch: Path, call: Call) -> Access:
-        """Return what a plug-in may use for one source, by its index in the spec; its deadline starts now.
-
-        Raises: BundleError if the credentials cannot be read.
-        """
-        context = call.context
-        previous = _at(context.previous, index)
-
-        def _advance(done: int, total: int) -> None:
-            call.use.receive(index, done)
-            context.progress(index, done, total)
-
-        read = context.config_map
-        access = Access(
-            path=f"spec.sources[{index}].{source.block}",
-            deadline=time.monotonic() + self._settings.timeout,
-            cancelled=call.cancelled,
-            scratch=scratch,
-            limits=self._settings.limits,
-            network=self._settings.network,
-            credentials=context.credentials(index, source),
-            confinement_required=self._settings.means.confinement_required,
-            previous=resolution_of(previous) if previous else None,
-            max_age=context.max_ages[index] if context.max_ages else 0.0,
-            room=lambda size: context.room(size, call.cancelled),
-            computing=lambda: self._places.here.room(context.tenant, 1, call.cancelled),
-            progress=_advance,
-            receive=lambda done: call.use.receive(index, done),
-        )
-        return replace(access, config_map=lambda name: read(index, name)) if read else access
 
 
 def _at(pins: Pins, index: int) -> SourcePin | None:
@@ -195,9 +112,9 @@ class Fetcher:
     """
 
     def __init__(
-        self, store: ContentStore, settings: BuildSettings, calls: PluginCalls, now: Callable[[], datetime]
+        self, store: ContentStore, settings: BuildSettings, observer: Observer, now: Callable[[], datetime]
     ) -> None:
-        self._store, self._settings, self._calls, self._now = store, settings, calls, now
+        self._store, self._settings, self._observer, self._now = store, settings, observer, now
         self._in_use: Counter[str] = Counter()
         self._lock = threading.Lock()
 
@@ -227,8 +144,8 @@ class Fetcher:
         source, unchecked = spec.sources[index], _at(call.context.unchecked, index)
         plugin = source_of(source.kind)
         origin = origin_of(plugin, source, spec.install_namespace)
-        with self._calls.asking(Phase.RESOLVE, index, source, call), self._store.scratch() as scratch:
-            asked = self._calls.accesses_to_resolve(index, source, scratch, call)
+        with self._asking(Phase.RESOLVE, index, source, call), self._store.scratch() as scratch:
+            asked = self._accesses_to_resolve(index, source, scratch, call)
             access = asked[-1][1]
             auth_digest = access.credentials.identity if access.credentials else ""
 
@@ -255,7 +172,7 @@ class Fetcher:
                     _check_signer(source, resolution, used)
             assert resolution  # noqa: S101 - it is asked at least once
         is_same = access.previous is not None and access.previous.digest == resolution.digest
-        self._calls.note(source, SourceResult.NOT_MODIFIED if is_same else SourceResult.RESOLVED)
+        self._observer.source_asked(source.kind, SourceResult.NOT_MODIFIED if is_same else SourceResult.RESOLVED)
         checked = self._checked(source, resolution, access, _at(call.context.previous, index))
         if unchecked:
             return unchecked.model_copy(update={"origin": origin, "auth_digest": auth_digest, **checked})
@@ -287,6 +204,77 @@ class Fetcher:
             "verify_digest": verify_digest(source),
             "keys_digest": access.trusted.identity,
         }
+
+    @contextmanager
+    def _asking(self, phase: Phase, index: int, source: Source, call: Call) -> Iterator[None]:
+        """Report how long a call of a source takes, and whether it fails; not as a query if its Secret is missing."""
+        try:
+            with timed(self._observer, phase):
+                yield
+        except BundleError as error:
+            call.context.ended(index, error)
+            if error.reason not in _BEFORE_QUERY:
+                self._observer.source_asked(source.kind, SourceResult.ERROR)
+            raise
+        call.context.ended(index, None)
+
+    def _accesses_to_resolve(self, index: int, source: Source, scratch: Path, call: Call) -> list[_Asked]:
+        """Return how a plug-in is asked to resolve a source: once, or once for each signature that it must have.
+
+        Raises: BundleError if the credentials or keys cannot be read, or the administrator demands what cannot be.
+        """
+        parameters, access = source.request_json, self._access(index, source, scratch, call)
+        if not source.needs_signature:
+            return [(parameters, access)]
+        unchecked, previous = _at(call.context.unchecked, index), _at(call.context.previous, index)
+        keys = []
+        if source.verification:
+            keys.append((parameters, call.context.trusted(index, source)))
+        if demanded := source.demanded:
+            if demanded.problem:
+                raise BundleError(Reason.VERIFICATION_FAILED, demanded.problem, place=access.path)
+            verify = verify_json(demanded.verification)
+            keys.append(({**parameters, "verify": verify}, call.context.demanded(index, source)))
+        identities = [trusted.identity for _, trusted in keys]
+        identity = identities[0] if len(identities) == 1 else digest_of_json(identities)
+        is_known = previous is not None and previous.keys_digest == identity
+        access = replace(
+            access,
+            pinned=resolution_of(unchecked) if unchecked else None,
+            previous=access.previous and (access.previous if is_known else replace(access.previous, signer=None)),
+        )
+        return [(asked, replace(access, trusted=replace(trusted, identity=identity))) for asked, trusted in keys]
+
+    def _access(self, index: int, source: Source, scratch: Path, call: Call) -> Access:
+        """Return what a plug-in may use for one source, by its index in the spec; its deadline starts now.
+
+        Raises: BundleError if the credentials cannot be read.
+        """
+        context = call.context
+        previous = _at(context.previous, index)
+
+        def _advance(done: int, total: int) -> None:
+            call.use.receive(index, done)
+            context.progress(index, done, total)
+
+        read = context.config_map
+        access = Access(
+            path=f"spec.sources[{index}].{source.block}",
+            deadline=time.monotonic() + self._settings.timeout,
+            cancelled=call.cancelled,
+            scratch=scratch,
+            limits=self._settings.limits,
+            network=self._settings.network,
+            credentials=context.credentials(index, source),
+            confinement_required=self._settings.means.confinement_required,
+            previous=resolution_of(previous) if previous else None,
+            max_age=context.max_ages[index] if context.max_ages else 0.0,
+            room=lambda size: context.room(size, call.cancelled),
+            computing=lambda: self._settings.places.here.room(context.tenant, 1, call.cancelled),
+            progress=_advance,
+            receive=lambda done: call.use.receive(index, done),
+        )
+        return replace(access, config_map=lambda name: read(index, name)) if read else access
 
     @contextmanager
     def using(self, request: Request) -> Iterator[None]:
@@ -323,7 +311,7 @@ class Fetcher:
         plugin = source_of(source.kind)
         if stored := self._store.get(key):
             count_stored(stored, call.use)
-            self._calls.note(source, SourceResult.REUSED)
+            self._observer.source_asked(source.kind, SourceResult.REUSED)
             return stored
 
         written: list[Path] = []
@@ -331,13 +319,13 @@ class Fetcher:
         def _write(folder: Path) -> Mapping[str, Refusal]:
             written.append(folder)
             with self._store.scratch() as scratch:
-                access = self._calls.access(index, source, scratch, call)
+                access = self._access(index, source, scratch, call)
                 entries = plugin.fetch(source.request_json, resolution, access)
                 return write_entries(entries, folder, self._settings.limits, access.path, call.use, records=True)
 
-        with self._calls.asking(Phase.FETCH, index, source, call):
+        with self._asking(Phase.FETCH, index, source, call):
             folder = self._store.put(key, _write)
             if not written:  # another build has
                 count_stored(folder, call.use)
-        self._calls.note(source, SourceResult.FETCHED)
+        self._observer.source_asked(source.kind, SourceResult.FETCHED)
         return folder

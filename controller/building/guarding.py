@@ -41,11 +41,11 @@ from rukpak.api.plugins import (
     EntryKind,
     Hook,
     Limits,
-    Means,
     Prepared,
     PrepareRequest,
     ProcessRequest,
     ProgramVersion,
+    Readable,
     Refusal,
     Rendering,
     RenderRequest,
@@ -296,16 +296,13 @@ def _is_unicode(text: str) -> bool:
 
 
 def _texts(value: Any, name: str, most: int = _MOST_LISTED) -> list[str]:
-    _expect(isinstance(value, list | tuple), f"{name} that are {_kind(value)}, not a list")
-    return [_line(_text(each, name, 1 << 20)) for each in value[:most]]
+    return [_line(_text(each, name, 1 << 20)) for each in _list(value, name)[:most]]
 
 
-class _WrongValueError(Exception):
-    """What is wrong with a value; `path` collects where it is, from there outwards."""
-
-    def __init__(self, problem: str) -> None:
-        super().__init__(problem)
-        self.path: list[str] = []
+def _list(value: Any, name: str) -> Sequence[Any]:
+    if not isinstance(value, list | tuple):
+        raise WrongResultError(f"{name} that are {_kind(value)}, not a list")
+    return value
 
 
 class _Plain:
@@ -314,55 +311,47 @@ class _Plain:
     def __init__(self, limits: Limits) -> None:
         self._nodes, self._characters, self._limits = limits.nodes, limits.text_bytes, limits
 
-    def copy(self, value: Any, place: str) -> Any:
-        """Return a copy; `place` is where the value is, for errors."""
-        try:
-            return self._copy(value, 0)
-        except _WrongValueError as error:
-            where = "".join(reversed(error.path))
-            raise WrongResultError(f"{place}{where[:100]}{'…' * (len(where) > 100)} {error}") from None  # noqa: PLR2004
-
-    def _copy(self, value: Any, level: int) -> Any:
+    def copy(self, value: Any, place: str, steps: tuple[str, ...] = ()) -> Any:
+        """Return a copy; `place` and the steps below it say where the value is, for errors."""
         self._nodes -= 1
         if self._nodes < 0:
             raise _TooMuchError(f"{self._limits.nodes} values")
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
-            return self._text(value)
+            return self._text(value, place, steps)
         if isinstance(value, int):
             return int(value)
         if isinstance(value, float):
             if not math.isfinite(value):
-                raise _WrongValueError("that is no finite number")
+                raise _wrong(place, steps, "that is no finite number")
             return float(value)
-        return self._container(value, level)
+        return self._container(value, place, steps)
 
-    def _text(self, value: str) -> str:
+    def _text(self, value: str, place: str, steps: tuple[str, ...]) -> str:
         self._characters -= len(value)
         if self._characters < 0:
             raise _TooMuchError(f"{describe_bytes(self._limits.text_bytes)} of text")
         if not _is_unicode(value):
-            raise _WrongValueError("that is not Unicode")
+            raise _wrong(place, steps, "that is not Unicode")
         return str.__str__(value)
 
-    def _container(self, value: Any, level: int) -> Any:
-        if level >= _LEVELS:
-            raise _WrongValueError(f"nested more than {_LEVELS} levels deep")
+    def _container(self, value: Any, place: str, steps: tuple[str, ...]) -> Any:
+        if len(steps) >= _LEVELS:
+            raise _wrong(place, steps, f"nested more than {_LEVELS} levels deep")
         if isinstance(value, Mapping):
             if not all(isinstance(key, str) for key in value):
-                raise _WrongValueError("with a key that is not a string")
-            return {self._text(key): self._item(f".{key}", item, level) for key, item in value.items()}
+                raise _wrong(place, steps, "with a key that is not a string")
+            members = ((self._text(key, place, steps), item) for key, item in value.items())
+            return {key: self.copy(item, place, (*steps, f".{key}")) for key, item in members}
         if not isinstance(value, list | tuple):
-            raise _WrongValueError(f"that is {_kind(value)}, which JSON does not have")
-        return [self._item(f"[{index}]", item, level) for index, item in enumerate(value)]
+            raise _wrong(place, steps, f"that is {_kind(value)}, which JSON does not have")
+        return [self.copy(item, place, (*steps, f"[{index}]")) for index, item in enumerate(value)]
 
-    def _item(self, name: str, item: Any, level: int) -> Any:
-        try:
-            return self._copy(item, level + 1)
-        except _WrongValueError as error:
-            error.path.append(_line(name[:64]))
-            raise
+
+def _wrong(place: str, steps: Iterable[str], problem: str) -> WrongResultError:
+    where = "".join(_line(step[:64]) for step in steps)
+    return WrongResultError(f"{place}{where[:100]}{'…' * (len(where) > 100)} {problem}")  # noqa: PLR2004
 
 
 def _json_mapping(value: Any, name: str) -> dict[str, Any]:
@@ -372,12 +361,11 @@ def _json_mapping(value: Any, name: str) -> dict[str, Any]:
 def _rendering(value: Any, limits: Limits) -> Rendering:
     _expect(isinstance(value, Rendering), f"{_kind(value)}, not a Rendering")
     plain = _Plain(limits)
-    for name in ("objects", "hooks"):
-        held = getattr(value, name)
-        _expect(isinstance(held, list | tuple), f"{name} that are {_kind(held)}, not a list")
     return Rendering(
-        objects=[_object(each, f"objects[{index}]", plain) for index, each in enumerate(value.objects)],
-        hooks=[_hook(each, f"hooks[{index}]", plain) for index, each in enumerate(value.hooks)],
+        objects=[
+            _object(each, f"objects[{index}]", plain) for index, each in enumerate(_list(value.objects, "objects"))
+        ],
+        hooks=[_hook(each, f"hooks[{index}]", plain) for index, each in enumerate(_list(value.hooks, "hooks"))],
         warnings=tuple(_texts(value.warnings, "warnings")),
         secrets=_secrets(value.secrets),
         namespace={
@@ -396,10 +384,8 @@ def _object(value: Any, place: str, plain: _Plain) -> dict[str, Any]:
 
 def _hook(value: Any, place: str, plain: _Plain) -> Hook:
     _expect(isinstance(value, Hook), f"{place} that is {_kind(value)}, not a Hook")
-    events, policies = (
-        _texts(value.events, f"{place}.events"),
-        _texts(value.delete_policies, f"{place}.delete_policies"),
-    )
+    events = _texts(value.events, f"{place}.events")
+    policies = _texts(value.delete_policies, f"{place}.delete_policies")
     _expect(events and HOOK_EVENTS.issuperset(events), f"{place}.events with an unknown event, or without any")
     _expect(HOOK_DELETE_POLICIES.issuperset(policies), f"{place}.delete_policies with an unknown policy")
     _expect(type(value.weight) is int, f"{place}.weight that is no integer")
@@ -408,16 +394,15 @@ def _hook(value: Any, place: str, plain: _Plain) -> Hook:
 
 
 def _secret_names(value: Any) -> tuple[str, ...]:
-    _expect(isinstance(value, list | tuple), f"names of Secrets that are {_kind(value)}, not a list")
-    _expect(len(value) <= _MOST_LISTED, f"more than {_MOST_LISTED} names of Secrets")
-    names = tuple(_text(each, "the name of a Secret") for each in value)
+    listed = _list(value, "names of Secrets")
+    _expect(len(listed) <= _MOST_LISTED, f"more than {_MOST_LISTED} names of Secrets")
+    names = tuple(_text(each, "the name of a Secret") for each in listed)
     _expect(all(map(_OBJECT_NAME.fullmatch, names)), "an invalid name of a Secret")
     return names
 
 
 def _secrets(value: Any) -> tuple[str, ...]:
-    _expect(isinstance(value, list | tuple), f"secrets that are {_kind(value)}, not a list")
-    return tuple(_text(each, "secrets", 1 << 24) for each in value)
+    return tuple(_text(each, "secrets", 1 << 24) for each in _list(value, "secrets"))
 
 
 def _prepared(value: Any, limits: Limits) -> Prepared:
@@ -508,10 +493,12 @@ def guard(plugin: Any, calls: Calls, kind: str) -> Any:
     """
     guarded = _Guarded()
     required, optional = _METHODS[kind]
+    place = f"spec.{kind if kind == 'format' else f'{kind}s'}"
     for name in (*required, *optional):
         method = getattr(plugin, name, None)
         if callable(method):
-            setattr(guarded, name, _GUARDS[name](calls, method, f"spec.{kind if kind == 'format' else f'{kind}s'}"))
+            make = _guard_fetch if name == "fetch" else _guard
+            setattr(guarded, name, make(calls, name, method, place))
         elif name in required:
             raise WrongResultError(f"an object without the method {name}")
     if hasattr(plugin, "reads_part"):
@@ -526,61 +513,42 @@ _METHODS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
     "processor": (("validate", "process"), ("find_secrets", "prepare", *_OF_PROGRAMS)),
 }
 """What a plug-in must have, and what it may have."""
-_Guard = Callable[[Calls, Callable[..., Any], str], Callable[..., Any]]
 
 
-def _quick(name: str, check: Callable[[Any], Any]) -> _Guard:
-    def _guard(calls: Calls, method: Callable[..., Any], place: str) -> Callable[..., Any]:
-        def _call(*arguments: Any) -> Any:
-            named = arguments[-1] if name == "validate" and isinstance(arguments[-1], str) else place
-            given = [_own(each) for each in arguments]
-            return calls.run(name, lambda: check(method(*given)), place=named)
+def _guard(calls: Calls, name: str, method: Callable[..., Any], place: str) -> Callable[..., Any]:
+    check = _CHECKS[name]
 
-        return _call
-
-    return _guard
-
-
-def _guard_find_program(calls: Calls, method: Callable[..., Any], place: str) -> Callable[..., Any]:
-    def _call(means: Means) -> ProgramVersion:
-        seconds = means.seconds + GRACE_SECONDS
-        return calls.run("find_program", lambda: _program(method(means)), place=place, seconds=seconds)
+    def _call(*arguments: Any) -> Any:
+        given, last = [_own(each) for each in arguments], arguments[-1]
+        return calls.run(name, lambda: check(method(*given), last), **_bounds(name, last, place))
 
     return _call
 
 
-def _rendered(name: str, check: Callable[[Any, Limits], Any]) -> _Guard:
-    def _guard(calls: Calls, method: Callable[..., Any], place: str) -> Callable[..., Any]:
-        def _call(request: RenderRequest | ProcessRequest | PrepareRequest) -> Any:
-            means, given = request.means, _own(request)
-            return calls.run(
-                name,
-                lambda: check(method(given), means.limits),
-                place=place if isinstance(request, RenderRequest) else request.path,
-                seconds=means.seconds + GRACE_SECONDS,
-                cancelled=means.cancelled,
-                writable=means.scratch,
-            )
+def _bounds(name: str, last: Any, place: str) -> dict[str, Any]:
+    """Return the place and the bounds of a call, as `Calls.run` takes them.
 
-        return _call
-
-    return _guard
-
-
-def _guard_resolve(calls: Calls, method: Callable[..., Any], _place: str) -> Callable[..., Any]:
-    def _call(parameters: Mapping[str, Any], access: Access) -> Resolution:
-        return calls.run(
-            "resolve",
-            lambda: _resolution(method(_own(parameters), access)),
-            place=access.path,
-            seconds=_seconds_of(access),
-            cancelled=access.cancelled,
-        )
-
-    return _call
+    Args:
+        name: of the method.
+        last: the last argument, which decides.
+        place: of the plug-in, unless the argument names another one.
+    """
+    if isinstance(last, Access):
+        return {"place": last.path, "seconds": _seconds_of(last), "cancelled": last.cancelled}
+    if isinstance(last, RenderRequest | ProcessRequest | PrepareRequest):
+        means = last.means
+        return {
+            "place": place if isinstance(last, RenderRequest) else last.path,
+            "seconds": means.seconds + GRACE_SECONDS,
+            "cancelled": means.cancelled,
+            "writable": means.scratch,
+        }
+    if name == "find_program":
+        return {"place": place, "seconds": last.seconds + GRACE_SECONDS}
+    return {"place": last if name == "validate" and isinstance(last, str) else place}
 
 
-def _guard_fetch(calls: Calls, method: Callable[..., Any], _place: str) -> Callable[..., Any]:
+def _guard_fetch(calls: Calls, _name: str, method: Callable[..., Any], _place: str) -> Callable[..., Any]:
     def _call(parameters: Mapping[str, Any], resolution: Resolution, access: Access) -> Iterator[Entry]:
         calls.refuse_if_stuck(access.path)
         return _Fetch(calls, lambda: method(_own(parameters), resolution, access), access).entries()
@@ -599,8 +567,8 @@ class _Fetch:
         self._calls, self._fetch, self._access = calls, fetch, access
         self._chunks: queue.Queue[Entry | bytes | BaseException | None] = queue.Queue(_AHEAD)
         self._done = threading.Event()
-        self._context = contextvars.copy_context()
-        self._thread = threading.Thread(target=self._run, name="plug-in fetch", daemon=True)
+        run = contextvars.copy_context().run
+        self._thread = threading.Thread(target=run, args=(self._run,), name="plug-in fetch", daemon=True)
         self._rest = b""
         self._in_file = False
         self._seconds = _seconds_of(access)
@@ -651,59 +619,52 @@ class _Fetch:
         return found
 
     def _run(self) -> None:
-        with suppress(_NotWantedError):
-            try:
-                self._context.run(self._produce)
-            except _NotWantedError:
-                raise
-            except BaseException as error:  # noqa: BLE001 - a plug-in may raise anything
-                self._put(error)
-            else:
-                self._put(None)
+        try:
+            for item in self._items():
+                if not self._put(item):
+                    return
+            self._put(None)
+        except BaseException as error:  # noqa: BLE001 - a plug-in may raise anything
+            self._put(error)
 
-    def _produce(self) -> None:
+    def _items(self) -> Iterator[Entry | bytes]:
+        """Yield each entry, and after it its data, which end with no bytes."""
         for found in self._fetch():
             entry = _entry(found)
-            self._put(entry)
+            yield entry
             if entry.data is not None:
-                self._put_data(entry)
+                yield from self._data(entry.data)
 
-    def _put_data(self, entry: Entry) -> None:
-        assert entry.data is not None  # noqa: S101 - for the type checker
+    def _data(self, file: Readable) -> Iterator[bytes]:
         while True:
-            data = entry.data.read(_CHUNK)
+            data = file.read(_CHUNK)
             _expect(isinstance(data, bytes), f"data of an Entry that is {_kind(data)}, not bytes")
-            self._put(bytes(data))
+            yield bytes(data)
             if not data:
                 return
 
-    def _put(self, item: Entry | bytes | BaseException | None) -> None:
+    def _put(self, item: Entry | bytes | BaseException | None) -> bool:
+        """Return whether somebody still reads what the source yields, once there is room for it."""
         while not self._done.is_set():
-            try:
+            with suppress(queue.Full):
                 self._chunks.put(item, timeout=_TICK)
-            except queue.Full:
-                continue
-            return
-        raise _NotWantedError
+                return True
+        return False
 
 
-class _NotWantedError(BaseException):
-    """Nobody reads what a source yields any more. No plug-in catches it by catching all exceptions."""
-
-
-_GUARDS: Mapping[str, _Guard] = {
-    "validate": _quick("validate", lambda value: _texts(value, "problems")),
-    "identity": _quick("identity", lambda value: _json_mapping(value, "an identity")),
-    "origin": _quick("origin", lambda value: _text(value, "an origin")),
-    "content_key": _quick("content_key", lambda value: _text(value, "a key")),
-    "suggest_namespace": _quick("suggest_namespace", _namespace),
-    "place_config": _quick("place_config", lambda value: _json_mapping(value, "a config")),
-    "program_bytes": _quick("program_bytes", _amount),
-    "find_secrets": _quick("find_secrets", _secret_names),
-    "find_program": _guard_find_program,
-    "render": _rendered("render", _rendering),
-    "process": _rendered("process", _rendering),
-    "prepare": _rendered("prepare", _prepared),
-    "resolve": _guard_resolve,
-    "fetch": _guard_fetch,
+_CHECKS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "validate": lambda value, _: _texts(value, "problems"),
+    "identity": lambda value, _: _json_mapping(value, "an identity"),
+    "origin": lambda value, _: _text(value, "an origin"),
+    "content_key": lambda value, _: _text(value, "a key"),
+    "suggest_namespace": lambda value, _: _namespace(value),
+    "place_config": lambda value, _: _json_mapping(value, "a config"),
+    "program_bytes": lambda value, _: _amount(value),
+    "find_secrets": lambda value, _: _secret_names(value),
+    "find_program": lambda value, _: _program(value),
+    "resolve": lambda value, _: _resolution(value),
+    "render": lambda value, request: _rendering(value, request.means.limits),
+    "process": lambda value, request: _rendering(value, request.means.limits),
+    "prepare": lambda value, request: _prepared(value, request.means.limits),
 }
+"""By method, what returns its checked result: of what it has returned, and of its last argument."""

@@ -27,7 +27,7 @@ import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import dataclass, field, fields, replace
 from io import BytesIO
 from pathlib import Path
 from threading import Event
@@ -58,11 +58,12 @@ from rukpak.controller.building.config_values import (
     Confidential,
     SecretValues,
     find_key_words,
+    plugins_of,
     secret_finder,
     texts_of,
     withhold_values,
 )
-from rukpak.controller.building.entry_points import count_failure, format_of, processor_of
+from rukpak.controller.building.entry_points import count_failure, format_of
 from rukpak.controller.building.guarding import PluginError
 from rukpak.controller.building.revision import PackedRevision, Revision, Terms, pack, pack_terms, unpack_terms
 from rukpak.controller.content.disk import disk_errors_reported, walk
@@ -200,21 +201,19 @@ def _texts_in(file: BinaryIO, limits: Limits, depth: int) -> Iterator[bytes]:
 
 
 def prepare(
-    processors: Sequence[Processor], request: RenderRequest, secrets: SecretValues
-) -> tuple[RenderRequest, list[str]]:
-    """Return a request with the content as processors prepare it, and the texts in it that must not be shown.
+    processors: Sequence[Processor], request: RenderRequest, secrets: SecretValues, hidden: list[str]
+) -> RenderRequest:
+    """Return a request with the content as processors prepare it.
 
     Args:
         processors: `spec.processors`, checked.
         request: with a scratch folder.
         secrets: of the install namespace, as far as processors need them.
+        hidden: gets the texts in the content that must not be shown, of an error neither.
 
     Raises: BundleError (InvalidConfig, and what the processors raise).
     """
-    hidden: list[str] = []
-    for index, processor in enumerate(processors):
-        place = f"spec.processors[{index}]"
-        plugin = processor_of(processor.kind, place)
+    for index, (place, processor, plugin) in enumerate(plugins_of(processors)):
         if not isinstance(plugin, PreparesContent):
             continue
         asked = PrepareRequest(
@@ -225,17 +224,14 @@ def prepare(
             secrets=_secrets_of(plugin, processor, secrets),
             means=request.means,
         )
-        try:
-            prepared = plugin.prepare(asked)
-        except BundleError as error:
-            raise _withhold(error, hidden, {}) from None
+        prepared = plugin.prepare(asked)
         hidden += prepared.secrets
         if prepared.unprepared:
             unprepared = {**request.tree.unprepared, **prepared.unprepared}
             request = replace(request, tree=replace(request.tree, unprepared=unprepared))
         if prepared.files:
             request = replace(request, tree=_replace_files(request, prepared.files, asked.path, index))
-    return request, hidden
+    return request
 
 
 def _replace_files(request: RenderRequest, files: Mapping[str, bytes], path: str, index: int) -> ContentTree:
@@ -276,9 +272,7 @@ def process(
     refuse(f"objects[{i}]: {problem}" for i, problem in _identity_problems(rendering.objects))
     rendering = change_each(rendering, without_reserved_marks)
     steps = Steps(MOST_STEPS)
-    for index, processor in enumerate(processors):
-        place = f"spec.processors[{index}]"
-        plugin = processor_of(processor.kind, place)
+    for place, processor, plugin in plugins_of(processors):
         asked = ProcessRequest(
             name=request.name,
             install_namespace=request.install_namespace,
@@ -338,51 +332,54 @@ def _identity_problems(objects: Iterable[Object]) -> Iterator[tuple[int, str]]:
             yield index, problem
 
 
-def render(
-    format_name: str,
-    request: RenderRequest,
-    processors: Sequence[Processor] = (),
-    confidential: Confidential | None = None,
-    secrets: SecretValues | None = None,
-) -> Revision:
-    """Return the revision of a content tree; of its terms, only the install namespace is set.
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is rendered, by what, and what is secret of it."""
 
-    Args:
-        format_name: `spec.format`.
-        request: its config was checked; if its install namespace is '', the format suggests one.
-        processors: `spec.processors`, checked.
-        confidential: given if values of Secrets are in the config, or processors need some.
-        secrets: of the install namespace, as far as processors need them.
+    format: str
+    request: RenderRequest
+    """Its config was checked; if its install namespace is '', the format suggests one."""
+    processors: Sequence[Processor] = ()
+    """Checked."""
+    confidential: Confidential | None = None
+    """Given if values of Secrets are in the config, or processors need some."""
+    secrets: SecretValues = field(default_factory=dict, repr=False)
+    """Of the install namespace, as far as processors need them."""
+
+
+def render(task: Task) -> Revision:
+    """Return the revision of a content tree; of its terms, only the install namespace is set.
 
     Raises: BundleError with a reason of Installed, or that of a path of the content that must not be read;
         LargeTextError.
     """
-    plugin = format_of(format_name)
+    request, processors, secrets = task.request, task.processors, task.secrets
+    plugin = format_of(task.format)
     if not isinstance(plugin, ReadsPart):
         request.tree.check(lambda _path: True)
     content, hidden = request.tree, list[str]()
     try:
-        request, hidden = prepare(processors, request, secrets or {})
+        request = prepare(processors, request, secrets, hidden)
         namespace = request.install_namespace or plugin.suggest_namespace(request.tree, request.config)
         request = replace(request, install_namespace=namespace)
         rendering = plugin.render(request)
         hidden = [*hidden, *rendering.secrets]
         rendering = replace(rendering, secrets=hidden)
         # Before anything that names an object can fail.
-        rendering = _without_secrets(rendering, confidential, request, content)
+        rendering = _without_secrets(rendering, task.confidential, request, content)
         bundle = collapse(rendering.bundle)[:BUNDLE_LENGTH]
         if processors:
             rendering = process(processors, rendering, request, secrets)
             hidden = [*rendering.secrets]
-            rendering = _without_secrets(rendering, confidential, request, content)
-        if processors or format_name != _HELM:  # what Helm installs of a chart does not depend on it
+            rendering = _without_secrets(rendering, task.confidential, request, content)
+        if processors or task.format != _HELM:  # what Helm installs of a chart does not depend on it
             rendering = _without_local(rendering)
         terms = Terms(inputs="", install_namespace=namespace, bundle=bundle)
         return _revision_of(rendering, terms, request.capabilities)
     except UnansweredError:
         raise
     except BundleError as error:
-        raise _withhold(error, hidden, secrets or {}) from None
+        raise _withhold(error, hidden, secrets) from None
 
 
 def _without_local(rendering: Rendering) -> Rendering:
@@ -488,24 +485,18 @@ def address_space(limits: Limits) -> int:
     return estimate(limits.text_bytes, limits) + _PROGRAM_BYTES
 
 
-def render_in_child(
-    format_name: str,
-    request: RenderRequest,
-    processors: Sequence[Processor] = (),
-    confidential: Confidential | None = None,
-    secrets: SecretValues | None = None,
-) -> PackedRevision:
+def render_in_child(task: Task) -> PackedRevision:
     """Return the result of `render` in a child process.
 
     Raises: BundleError with a reason of Installed: what `render` raises; RenderLimitExceeded over memory or time.
     """
-    means = request.means
+    means = task.request.means
     if means.scratch is None:
         raise RuntimeError("rendering in a child needs a scratch folder")
     folder = means.scratch / "child"
     with disk_errors_reported("content store"):
         folder.mkdir()
-        (folder / _REQUEST).write_bytes(_write_request(format_name, request, processors, confidential, secrets))
+        (folder / _REQUEST).write_bytes(_write_request(task))
         status, told = _run(folder, means)
     if told:
         error = json.loads(told)
@@ -559,29 +550,21 @@ def _check_time(deadline: float, means: Means) -> None:
         raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; split the bundle or raise --render-timeout")
 
 
-def _write_request(
-    format_name: str,
-    request: RenderRequest,
-    processors: Sequence[Processor],
-    confidential: Confidential | None = None,
-    secrets: SecretValues | None = None,
-) -> bytes:
-    given, means = (
+def _write_request(task: Task) -> bytes:
+    request, means = (
         {each.name: getattr(value, each.name) for each in fields(value) if each.name not in _OF_PROCESS}
-        for value in (request, request.means)
+        for value in (task.request, task.request.means)
     )
-    return pickle.dumps((format_name, given, means, list(processors), confidential, secrets))
+    return pickle.dumps((task.format, request, means, list(task.processors), task.confidential, task.secrets))
 
 
 # the child
 
 
-def _read_request(
-    written: bytes,
-) -> tuple[str, RenderRequest, list[Processor], Confidential | None, SecretValues | None]:
+def _read_request(written: bytes) -> Task:
     # By the controller, which this process may do no more than.
-    format_name, given, means, *others = pickle.loads(written)  # noqa: S301
-    return (format_name, RenderRequest(**given, means=Means(**means)), *others)
+    format_name, request, means, *others = pickle.loads(written)  # noqa: S301
+    return Task(format_name, RenderRequest(**request, means=Means(**means)), *others)
 
 
 def main(folder: Path) -> None:
@@ -592,7 +575,7 @@ def main(folder: Path) -> None:
     os.dup2(2, 1)  # for plug-ins that print
     try:
         with disk_errors_reported("content store"):
-            revision = pack(render(*_read_request((folder / _REQUEST).read_bytes())))
+            revision = pack(render(_read_request((folder / _REQUEST).read_bytes())))
             (folder / _OBJECTS).write_bytes(revision.objects)
             (folder / _TERMS).write_bytes(revision.digest.encode() + b"\n" + pack_terms(revision))
     except BundleError as error:

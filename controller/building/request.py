@@ -58,10 +58,10 @@ from rukpak.api.plugins import (
 )
 from rukpak.api.plugins import Source as Plugin
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.api.v1alpha2.types import Drift, Processor, Source, SourcePin, Spec, Verified
+from rukpak.api.v1alpha2.types import Drift, Processor, Source, SourcePin, Spec
 from rukpak.api.v1alpha2.verification import Verification
-from rukpak.controller.building.config_values import Confidential, SecretValues, check_nesting
-from rukpak.controller.building.entry_points import format_of, processor_of, source_of
+from rukpak.controller.building.config_values import Confidential, SecretValues, check_nesting, plugins_of
+from rukpak.controller.building.entry_points import format_of, source_of
 from rukpak.controller.building.revision import Terms
 from rukpak.controller.content.digests import digest_of, digest_of_json
 from rukpak.controller.content.limits import Use, describe_bytes, quote
@@ -73,6 +73,21 @@ _ANYWHERE = Network()
 _USUAL = Means()
 CONFIG_BYTES = 256 << 10
 """Size of a config as JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """How much is computed at the same time; one tenant gets at most half of each.
+
+    More in this process would take as long, since all share one interpreter, and each reply of a server that another
+    tenant waits for would wait for all of them. With more programs of two processors each, all would time out.
+    """
+
+    here: Admission = field(default_factory=lambda: Admission(2))
+    """For renderings without a program, and for sources that read long lists."""
+    programs: Admission = field(default_factory=lambda: Admission(4))
+    """For renderings that run a program, until its output is read."""
+    in_children: Admission = field(default_factory=lambda: Admission(4))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +103,7 @@ class BuildSettings:
     means: Means = _USUAL
     """What rendering may use; each call has its own scratch folder, cancel token and limits. Its confinement also
     applies to sources."""
+    places: Places = field(default_factory=Places)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,21 +152,6 @@ class BuildContext:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
-    """How much is computed at the same time; one tenant gets at most half of each.
-
-    More in this process would take as long, since all share one interpreter, and each reply of a server that another
-    tenant waits for would wait for all of them. With more programs of two processors each, all would time out.
-    """
-
-    here: Admission = field(default_factory=lambda: Admission(2))
-    """For renderings without a program, and for sources that read long lists."""
-    programs: Admission = field(default_factory=lambda: Admission(4))
-    """For renderings that run a program, until its output is read."""
-    in_children: Admission = field(default_factory=lambda: Admission(4))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """One call of the builder, as its parts see it."""
 
@@ -178,12 +179,8 @@ def _check_processors(processors: Sequence[Processor]) -> None:
     for index, processor in enumerate(processors):  # before anything that is recursive
         check_nesting(processor.free_form, f"spec.processors[{index}]{processor.block}", Reason.INVALID_CONFIG)
     _check_size([processor.parameters_json for processor in processors], "spec.processors", "change more in the bundle")
-    for index, processor in enumerate(processors):
-        place = f"spec.processors[{index}]"
-        path = f"{place}{processor.block}"
-        _raise_first(
-            Reason.INVALID_CONFIG, processor_of(processor.kind, place).validate(processor.parameters_json, path)
-        )
+    for place, processor, plugin in plugins_of(processors):
+        _raise_first(Reason.INVALID_CONFIG, plugin.validate(processor.parameters_json, f"{place}{processor.block}"))
 
 
 def _check_size(value: Any, path: str, remedy: str) -> None:
@@ -250,17 +247,15 @@ def terms_of(request: Request, install_namespace: str, rendered_from: str) -> Te
 
 def renew_terms(spec: Spec, terms: Terms) -> Terms:
     """Return terms with those fields of the current spec that nothing is rendered from."""
+    # Whether a rule may match nothing is not for the revision.
+    without = {"ignore": {"__all__": {"optional"}}}
+    drift = spec.drift.model_dump(mode="json", by_alias=True, exclude=without) if spec.drift != Drift() else None
     return replace(
         terms,
         service_account_name=spec.service_account_name,
-        drift=_describe_drift(spec.drift) if spec.drift != Drift() else None,
+        drift=drift,
         optional=tuple(kind.model_dump(mode="json", by_alias=True) for kind in spec.optional),
     )
-
-
-def _describe_drift(drift: Drift) -> dict[str, Any]:
-    # Whether a rule may match nothing is not for the revision.
-    return drift.model_dump(mode="json", by_alias=True, exclude={"ignore": {"__all__": {"optional"}}})
 
 
 def rendering_digest(request: Request, install_namespace: str, capabilities: Capabilities) -> str:
@@ -353,18 +348,18 @@ def store_key(key: str, asked: str, answered: str, auth_digest: str = "") -> str
 
 def resolution_of(pin: SourcePin) -> Resolution:
     """Return the resolution that a pin records."""
+    signer = None
+    if who := pin.verified:
+        version = pin.verified_version
+        signer = Signer(by=who.by, key=who.key, identity=who.identity, issuer=who.issuer, version=version)
     return Resolution(
         pinned=pin.resolved,
         digest=pin.digest,
         validator=pin.validator,
         version=pin.version,
         reference=pin.reference,
-        signer=_signer_of(pin.verified, pin.verified_version) if pin.verified else None,
+        signer=signer,
     )
-
-
-def _signer_of(verified: Verified, version: str) -> Signer:
-    return Signer(by=verified.by, key=verified.key, identity=verified.identity, issuer=verified.issuer, version=version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,7 +52,7 @@ from rukpak.controller.building.config_values import (
     needs_objects,
 )
 from rukpak.controller.building.entry_points import processor_of
-from rukpak.controller.building.rendering import render
+from rukpak.controller.building.rendering import Task, render
 from rukpak.controller.building.request import (
     BuildContext,
     BuildSettings,
@@ -260,7 +260,7 @@ def render_local(options: argparse.Namespace, store: ContentStore, capabilities:
             capabilities=capabilities,
             means=replace(settings_of(options).means(), scratch=own),
         )
-        return render(format_name, request)
+        return render(Task(format_name, request))
 
 
 # a BundleDeployment

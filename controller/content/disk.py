@@ -51,21 +51,25 @@ def walk(folder: Path) -> Iterator[Item]:
 
     Raises: ForeignFileError; OSError.
     """
-    yield from _walk(folder, "")
+    for path, item in _scan(folder):
+        is_folder = item.is_dir(follow_symlinks=False)
+        if not is_folder and not item.is_file(follow_symlinks=False):
+            raise ForeignFileError(path)
+        yield Item(path, is_folder=is_folder)
 
 
-def _walk(folder: Path, prefix: str) -> Iterator[Item]:
+def _scan(folder: Path, *, left_out: str = "", prefix: str = "") -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Yield what is below a folder, by name, with its path: each folder before its content, and links unfollowed."""
     with os.scandir(folder) as scan:
         found = sorted(scan, key=lambda item: item.name)
     for item in found:
         path = prefix + item.name
-        if item.is_dir(follow_symlinks=False):
-            yield Item(path, is_folder=True)
-            yield from _walk(Path(item.path), path + "/")
-        elif item.is_file(follow_symlinks=False):
-            yield Item(path, is_folder=False)
-        else:
-            raise ForeignFileError(path)
+        is_folder = item.is_dir(follow_symlinks=False)
+        if is_folder and item.name == left_out:
+            continue
+        yield path, item
+        if is_folder:
+            yield from _scan(Path(item.path), left_out=left_out, prefix=f"{path}/")
 
 
 def write_all(descriptor: int, data: bytes) -> None:
@@ -155,27 +159,16 @@ class Spool:
         return self._file
 
 
-_LEFT_OUT = ".git"
-
-
 def read_folder(folder: Path) -> Iterator[Entry]:
     """Yield the content of a folder, by name, without git's own folder: no source contains that.
 
     Raises: OSError.
     """
-    yield from _read_folder(folder, "")
-
-
-def _read_folder(folder: Path, prefix: str) -> Iterator[Entry]:
-    with os.scandir(folder) as found:
-        items = sorted(found, key=lambda item: item.name)
-    for item in items:
-        path = f"{prefix}{item.name}"
+    for path, item in _scan(folder, left_out=".git"):
         if item.is_symlink():
             yield Entry(path=path, kind=EntryKind.SYMBOLIC_LINK, target=os.readlink(item.path))  # noqa: PTH115 - as it stands
-        elif item.is_dir() and item.name != _LEFT_OUT:
+        elif item.is_dir():
             yield Entry(path=path, kind=EntryKind.DIRECTORY)
-            yield from _read_folder(Path(item.path), f"{path}/")
         elif item.is_file():
             yield from _read_file(Path(item.path), path)
 

@@ -276,7 +276,12 @@ class Meter(Protocol):
 
 
 class Budget:
-    """How much of its limits one content has used, charged before anything is written; `meter` counts as well."""
+    """How much of its limits one content has used, charged before anything is written.
+
+    Args:
+        limits: for this content alone.
+        meter: counts as well.
+    """
 
     def __init__(self, limits: Limits, meter: Meter | None = None) -> None:
         self._limits, self._meter = limits, meter

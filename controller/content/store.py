@@ -33,13 +33,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from posixpath import join
 from typing import Any, Self
 
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import ContentTree, Refusal
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.disk import ForeignFileError, disk_errors_reported, is_unusable, storage_error, walk
-from rukpak.controller.content.limits import CHUNK, Meter, Rejection, check_refused, quote
+from rukpak.controller.content.limits import CHUNK, Rejection, Use, check_refused, quote
 
 log = logging.getLogger(__name__)
 PATIENCE_SECONDS = 20.0
@@ -56,7 +57,8 @@ def write_index(entry: Path, refused: Mapping[str, Refusal] | None = None) -> in
     Raises: ForeignFileError; OSError.
     """
     listing = _list(entry / "content")
-    more = b"\n" + json.dumps(refused_to_json(refused), sort_keys=True).encode() if refused else b""
+    told = {path: [each.reason.value, each.problem] for path, each in (refused or {}).items()}
+    more = b"\n" + json.dumps(told, sort_keys=True).encode() if told else b""
     body = json.dumps(listing, sort_keys=True).encode() + more
     size = sum(int(item[0]) for item in listing.values() if item) + len(more)
     head = json.dumps({"bytes": size, "sha256": hashlib.sha256(body).hexdigest()})
@@ -88,17 +90,8 @@ def read_refused(entry: Path) -> dict[str, Refusal]:
     """
     if not (entry / "index").exists():
         return {}
-    return refused_from_json(json.loads(_read_body(entry).partition(b"\n")[2] or b"{}"))
-
-
-def refused_to_json(refused: Mapping[str, Refusal]) -> dict[str, list[str]]:
-    """Return what must not be read, by path, as JSON."""
-    return {path: [each.reason.value, each.problem] for path, each in refused.items()}
-
-
-def refused_from_json(value: Mapping[str, Sequence[str]]) -> dict[str, Refusal]:
-    """Return what `refused_to_json` was given."""
-    return {path: Refusal(problem=problem, reason=Reason(reason)) for path, (reason, problem) in value.items()}
+    told = json.loads(_read_body(entry).partition(b"\n")[2] or b"{}")
+    return {path: Refusal(problem=problem, reason=Reason(reason)) for path, (reason, problem) in told.items()}
 
 
 def is_intact(entry: Path) -> bool:
@@ -135,7 +128,7 @@ def _describe(path: Path) -> list[Any]:
     return [size, digest.hexdigest()]
 
 
-def count_stored(folder: Path, meter: Meter) -> None:
+def count_stored(folder: Path, meter: Use) -> None:
     """Count content that is in the store already: it cannot be deleted while it is in use.
 
     Args:
@@ -512,8 +505,7 @@ def kept_whole(parts: Parts, root: Path) -> Iterator[None]:
 
 def _is_whole(parts: Parts, root: Path) -> bool:
     try:
-        wanted = {"/".join([target, path] if target else [path]) for _, target, folder in parts
-                  for path in read_paths(folder.parent)}  # fmt: skip
+        wanted = {join(target, path) for _, target, folder in parts for path in read_paths(folder.parent)}
         return wanted <= {item.path for item in walk(root)}
     except (OSError, ValueError, KeyError):
         return False
@@ -575,10 +567,7 @@ def replace_files(tree: ContentTree, files: Mapping[str, bytes], destination: Pa
 def _find_refused(parts: Parts) -> Iterator[tuple[str, Refusal]]:
     for place, target, folder in reversed(parts):
         for path, refusal in read_refused(folder.parent).items():
-            yield (
-                "/".join([target, path] if target else [path]),
-                replace(refusal, problem=f"{place}: {refusal.problem}"),
-            )
+            yield join(target, path), replace(refusal, problem=f"{place}: {refusal.problem}")
 
 
 def _claim_part(places: dict[str, _Place], field: str, target: str, folder: Path) -> None:
@@ -586,8 +575,8 @@ def _claim_part(places: dict[str, _Place], field: str, target: str, folder: Path
     for depth in range(1, len(elements) + 1):
         _claim(places, "/".join(elements[:depth]), _Place(field, None))
     for item in walk(folder):
-        path = "/".join([*elements, item.path])
-        _claim(places, path, _Place(field, None if item.is_folder else folder / item.path))
+        origin = None if item.is_folder else folder / item.path
+        _claim(places, join(target, item.path), _Place(field, origin))
 
 
 def _claim(places: dict[str, _Place], path: str, place: _Place) -> None:

@@ -21,7 +21,7 @@ import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 from rukpak.api.plugins import Entry, EntryKind, Limits, Readable
@@ -220,11 +220,11 @@ def read_tar(stream: Readable, limits: Limits, *, layer: int | None = None) -> I
     Yields: devices, fifos, sparse files, unknown types, and whiteouts without a name, with a `refusal`.
     Raises: Rejection for damaged or truncated archives, and over the limits; whatever `stream` raises.
     """
-    for member in _Members(decompress(stream, limits), limits):
+    for entry in _read_entries(decompress(stream, limits), limits, layer or 0):
         if layer is None:
-            yield member.entry()
-        elif (entry := _of_layer(member.entry(layer))) is not None:
             yield entry
+        elif (found := _of_layer(entry)) is not None:
+            yield found
 
 
 def _of_layer(entry: Entry) -> Entry | None:
@@ -257,37 +257,6 @@ def _link_from_root(entry: Entry) -> Entry:
     return Entry(path=entry.path, kind=entry.kind, target=target or ".", layer=entry.layer)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Member:
-    """One entry as the archive has it."""
-
-    name: str
-    kind: EntryKind
-    size: int
-    target: str
-    executable: bool
-    body: _Body
-    problem: str
-    """Why it must not be read."""
-
-    def entry(self, layer: int = 0) -> Entry:
-        """Return it as an entry of a layer."""
-        if self.problem:
-            unusable = Unusable(f"entry {quote(self.name)} {self.problem}")
-            data = Unreadable(unusable)
-            return Entry(path=self.name, size=self.size, data=data, layer=layer, refusal=unusable.refusal)
-        is_file, is_link = self.kind is EntryKind.FILE, self.kind in (EntryKind.HARD_LINK, EntryKind.SYMBOLIC_LINK)
-        return Entry(
-            path=self.name,
-            kind=self.kind,
-            size=self.size if is_file else 0,
-            data=self.body if is_file else None,
-            executable=self.executable,
-            target=self.target if is_link else "",
-            layer=layer,
-        )
-
-
 class _Body:
     """The bytes of one file."""
 
@@ -305,55 +274,48 @@ class _Body:
         return data
 
 
-class _Members:
-    """The entries of one archive, in its order."""
+def _read_entries(stream: Decompressed, limits: Limits, layer: int) -> Iterator[Entry]:
+    is_first = True
+    while (found := _next_header(stream, limits, is_first=is_first)) is not None:
+        is_first = False
+        header, records = found
+        entry, body = header.entry(records, stream, layer)
+        size = body.left
+        yield entry
+        while body.read(CHUNK):
+            pass
+        read_exactly(stream, -size % _BLOCK)
+    # The checksum of gzip follows the padding.
+    left = limits.header_bytes
+    while left > 0 and (data := stream.read(CHUNK)):
+        left -= len(data)
 
-    def __init__(self, stream: Decompressed, limits: Limits) -> None:
-        self._stream, self._limits = stream, limits
-        self._has_started = False
 
-    def __iter__(self) -> Iterator[_Member]:
-        while (member := self._next()) is not None:
-            yield member
-            while member.body.read(CHUNK):
-                pass
-            read_exactly(self._stream, -member.size % _BLOCK)
-        self._finish()
+def _next_header(stream: Decompressed, limits: Limits, *, is_first: bool) -> tuple[_Header, dict[str, bytes]] | None:
+    """Return the header of the next entry, and what extended headers set for it; None at the end of the archive."""
+    records: dict[str, bytes] = {}
+    allowance = limits.header_bytes
+    # Nothing but zeros is the end marker; some archives have none.
+    while (block := read_exactly(stream, _BLOCK, or_nothing=not is_first)).strip(b"\0"):
+        header = _Header(block)
+        if header.type not in _EXTENDED:
+            _skip_sparse_map(stream, header)
+            return header, records
+        allowance -= _BLOCK + header.size
+        if allowance < 0:
+            limit = describe_bytes(limits.header_bytes)
+            raise Rejection(f"a header of the archive exceeds the limit of {limit}; shorten names and attributes")
+        padded = read_exactly(stream, header.size + -header.size % _BLOCK)
+        records.update(header.records(padded[: header.size]))
+    if allowance != limits.header_bytes:
+        raise Rejection(TRUNCATED)
+    return None
 
-    def _finish(self) -> None:
-        # The checksum of gzip follows the padding.
-        left = self._limits.header_bytes
-        while left > 0 and (data := self._stream.read(CHUNK)):
-            left -= len(data)
 
-    def _next(self) -> _Member | None:
-        records: dict[str, bytes] = {}
-        allowance = self._limits.header_bytes
-        while (header := self._header()) is not None:
-            if header.type not in _EXTENDED:
-                self._skip_sparse_map(header)
-                return header.member(records, self._stream)
-            allowance -= _BLOCK + header.size
-            if allowance < 0:
-                limit = describe_bytes(self._limits.header_bytes)
-                raise Rejection(f"a header of the archive exceeds the limit of {limit}; shorten names and attributes")
-            padded = read_exactly(self._stream, header.size + -header.size % _BLOCK)
-            records.update(header.records(padded[: header.size]))
-        if allowance != self._limits.header_bytes:
-            raise Rejection(TRUNCATED)
-        return None
-
-    def _skip_sparse_map(self, header: _Header) -> None:
-        is_followed = header.type == _SPARSE and header.block[_IS_EXTENDED[0]]
-        while is_followed:
-            is_followed = read_exactly(self._stream, _BLOCK)[_IS_EXTENDED[1]]
-
-    def _header(self) -> _Header | None:
-        block = read_exactly(self._stream, _BLOCK, or_nothing=self._has_started)
-        self._has_started = True
-        if not block.strip(b"\0"):  # the end marker, or the end of an archive that has none
-            return None
-        return _Header(block)
+def _skip_sparse_map(stream: Decompressed, header: _Header) -> None:
+    is_followed = header.type == _SPARSE and header.block[_IS_EXTENDED[0]]
+    while is_followed:
+        is_followed = read_exactly(stream, _BLOCK)[_IS_EXTENDED[1]]
 
 
 class _Header:
@@ -385,29 +347,37 @@ class _Header:
             raise Rejection("a global header of the archive sets the name or size of every entry; remove it")
         return records
 
-    def member(self, records: dict[str, bytes], stream: Decompressed) -> _Member:
-        """Return the entry of a header; its body is next in `stream`.
+    def entry(self, records: dict[str, bytes], stream: Decompressed, layer: int) -> tuple[Entry, _Body]:
+        """Return the entry of a header, and its bytes, which are next in `stream`, whether or not they may be read.
 
         Raises: Rejection for a damaged header.
         """
         path = records.get("path", self._name())
-        name = records.get(f"{_PAX_SPARSE}name", path)  # where a sparse file has one, its path is another
-        kind = self._kind(name)
+        raw_name = records.get(f"{_PAX_SPARSE}name", path)  # where a sparse file has one, its path is another
+        name, kind = decode(raw_name), self._kind(raw_name)
         size = _decimal(records["size"]) if "size" in records else self.size
         if kind is EntryKind.DIRECTORY and self.type in _FILES and size:
             # Go and tarfile take the following bytes for its content; others, for the next entry.
-            raise Rejection(f"entry {quote(decode(name))} is a file with the name of a directory; rename it")
+            raise Rejection(f"entry {quote(name)} is a file with the name of a directory; rename it")
         if kind is not EntryKind.FILE or self.type in _DEVICES:
             size = 0  # as in every reader: no data follows, whatever the field says
-        return _Member(
-            name=decode(name),
+        executable = bool(_number(self.block[100:108]) & 0o100)
+        body = _Body(stream, size)
+        if problem := self._problem(records):
+            unusable = Unusable(f"entry {quote(name)} {problem}")
+            data = Unreadable(unusable)
+            return Entry(path=name, size=size, data=data, layer=layer, refusal=unusable.refusal), body
+        target = records.get("linkpath", _text(self.block[157:257]))
+        entry = Entry(
+            path=name,
             kind=kind,
             size=size,
-            target=decode(records.get("linkpath", _text(self.block[157:257]))),
-            executable=bool(_number(self.block[100:108]) & 0o100),
-            body=_Body(stream, size),
-            problem=self._problem(records),
+            data=body if kind is EntryKind.FILE else None,
+            executable=executable,
+            target=decode(target) if kind in (EntryKind.HARD_LINK, EntryKind.SYMBOLIC_LINK) else "",
+            layer=layer,
         )
+        return entry, body
 
     def _kind(self, name: bytes) -> EntryKind:
         if self.type in _FILES and name.endswith(b"/"):

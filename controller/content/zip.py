@@ -73,7 +73,8 @@ class Record:
     """One entry according to the directory."""
 
     name: str
-    kind: EntryKind
+    kind: EntryKind | None
+    """None: neither a file, a directory nor a link."""
     is_executable: bool
     is_deflated: bool
     checksum: int
@@ -81,8 +82,6 @@ class Record:
     size: int
     offset: int
     """Where its local header begins."""
-    is_special: bool
-    """Neither a file, a directory nor a link."""
 
 
 def find_end(file: Seekable) -> End:
@@ -143,24 +142,24 @@ def _record(fields: tuple[Any, ...], raw_name: bytes) -> Record:
     if _ELSEWHERE[1] in (compressed, size, offset):
         raise Unsupported(f"entry {quote(name)} uses zip64, which is not supported; publish a tar.gz")
     mode = attributes >> 16 if made_by >> 8 in _UNIX else 0
-    kind = _kind(name, mode)
     return Record(
         name=name,
-        kind=kind,
+        kind=_kind(name, mode),
         is_executable=bool(mode & stat.S_IXUSR),
         is_deflated=method == _DEFLATED,
         checksum=checksum,
         compressed=compressed,
         size=size,
         offset=offset,
-        is_special=kind is EntryKind.FILE and stat.S_IFMT(mode) not in (0, stat.S_IFREG),
     )
 
 
-def _kind(name: str, mode: int) -> EntryKind:
+def _kind(name: str, mode: int) -> EntryKind | None:
     if name.endswith("/") or stat.S_ISDIR(mode):
         return EntryKind.DIRECTORY
-    return EntryKind.SYMBOLIC_LINK if stat.S_ISLNK(mode) else EntryKind.FILE
+    if stat.S_ISLNK(mode):
+        return EntryKind.SYMBOLIC_LINK
+    return EntryKind.FILE if stat.S_IFMT(mode) in (0, stat.S_IFREG) else None
 
 
 def is_zip(head: bytes) -> bool:
@@ -186,7 +185,9 @@ def read_zip(file: Seekable, limits: Limits) -> Iterator[Entry]:
         claimed += _LOCAL_HEADER.size + record.compressed
         if claimed > end.directory:  # entries that share their bytes: a bomb without any ratio
             raise Rejection("the entries of the archive overlap; publish it again")
-        if unusable := _judge(record, limits):
+        try:
+            _check(record, limits)
+        except Unusable as unusable:
             yield Entry(path=record.name, data=Unreadable(unusable), refusal=unusable.refusal)
             continue
         body = _Body(file, record, end.directory, ratio)
@@ -194,14 +195,11 @@ def read_zip(file: Seekable, limits: Limits) -> Iterator[Entry]:
         body.finish()
 
 
-def _judge(record: Record, limits: Limits) -> Unusable | None:
-    if record.is_special:
-        return Unusable(f"entry {quote(record.name)} is neither a file, a directory nor a link; remove it")
-    try:
-        check_target(record.name, record.size if record.kind is EntryKind.SYMBOLIC_LINK else 0, limits)
-    except Unusable as unusable:
-        return unusable
-    return None
+def _check(record: Record, limits: Limits) -> None:
+    if record.kind is None:
+        raise Unusable(f"entry {quote(record.name)} is neither a file, a directory nor a link; remove it")
+    if record.kind is EntryKind.SYMBOLIC_LINK:
+        check_target(record.name, record.size, limits)
 
 
 def _entry(record: Record, body: _Body) -> Entry:
@@ -217,26 +215,33 @@ class _Body:
     """The plain bytes of one entry, with their count and checksum."""
 
     def __init__(self, file: Seekable, record: Record, bound: int, ratio: Ratio) -> None:
+        raw = _read_raw(file, record, bound, ratio)
         self._record, self._ratio = record, ratio
-        raw = _Raw(file, record, bound, ratio)
-        self._plain: Readable = _Inflated(raw) if record.is_deflated else raw
+        self._pieces = filter(None, _inflate(raw) if record.is_deflated else raw)
+        self._rest = b""
         self._count = self._checksum = 0
 
     def read(self, size: int, /) -> bytes:
         """Return at most `size` bytes; nothing at the end.
 
-        Raises: Rejection for a damaged entry and over the ratio limit.
+        Raises: Rejection for a damaged or truncated entry and over the ratio limit.
         """
+        if not self._rest:
+            self._rest = self._read_piece()
+        data, self._rest = self._rest[:size], self._rest[size:]
+        return data
+
+    def _read_piece(self) -> bytes:
         try:
-            data = self._plain.read(min(size, CHUNK))
+            piece = next(self._pieces, b"")
         except zlib.error:
             raise _damaged(self._record) from None
-        self._ratio.charge(len(data))
-        self._count += len(data)
-        self._checksum = zlib.crc32(data, self._checksum)
+        self._ratio.charge(len(piece))
+        self._count += len(piece)
+        self._checksum = zlib.crc32(piece, self._checksum)
         if self._count > self._record.size:
             raise _damaged(self._record)
-        return data
+        return piece
 
     def finish(self) -> None:
         """Read the rest, and verify size and checksum. Raises: Rejection for a damaged entry."""
@@ -246,50 +251,32 @@ class _Body:
             raise _damaged(self._record)
 
 
-class _Raw:
-    """The bytes of one entry as they are in the file, located at the first read."""
-
-    def __init__(self, file: Seekable, record: Record, bound: int, ratio: Ratio) -> None:
-        self._file, self._record, self._bound, self._ratio = file, record, bound, ratio
-        self._left = -1  # not found yet
-
-    def read(self, size: int, /) -> bytes:
-        """Return `size` bytes, fewer at the end. Raises: Rejection for a damaged or truncated archive."""
-        if self._left < 0:
-            self._find()
-        data = read_exactly(self._file, min(size, self._left))
-        self._left -= len(data)
-        self._ratio.compressed += len(data)
-        return data
-
-    def _find(self) -> None:
-        # Its name and extra field may differ in length from the directory.
-        self._file.seek(self._record.offset)
-        signature, *_, name_length, extra_length = _LOCAL_HEADER.unpack(read_exactly(self._file, _LOCAL_HEADER.size))
-        start = self._record.offset + _LOCAL_HEADER.size + name_length + extra_length
-        if signature != _LOCAL_SIGNATURE or start + self._record.compressed > self._bound:
-            raise _damaged(self._record)
-        self._file.seek(start)
-        self._left = self._record.compressed
+def _read_raw(file: Seekable, record: Record, bound: int, ratio: Ratio) -> Iterator[bytes]:
+    """Yield the bytes of one entry as they are in the file. Nothing is read before the first is wanted."""
+    # Its name and extra field may differ in length from the directory.
+    file.seek(record.offset)
+    signature, *_, name_length, extra_length = _LOCAL_HEADER.unpack(read_exactly(file, _LOCAL_HEADER.size))
+    start = record.offset + _LOCAL_HEADER.size + name_length + extra_length
+    if signature != _LOCAL_SIGNATURE or start + record.compressed > bound:
+        raise _damaged(record)
+    file.seek(start)
+    left = record.compressed
+    while left:
+        data = read_exactly(file, min(CHUNK, left))
+        left -= len(data)
+        ratio.compressed += len(data)
+        yield data
 
 
-class _Inflated:
-    """Deflated bytes, unpacked."""
-
-    def __init__(self, raw: _Raw) -> None:
-        self._raw, self._inflater = raw, zlib.decompressobj(-zlib.MAX_WBITS)
-
-    def read(self, size: int, /) -> bytes:
-        """Return at most `size` bytes; nothing at the end.
-
-        Raises: zlib.error; Rejection for a damaged or truncated archive.
-        """
-        while size > 0 and not self._inflater.eof:  # zlib takes 0 for no bound
-            pending = self._inflater.unconsumed_tail or self._raw.read(CHUNK)
-            data = self._inflater.decompress(pending, size)
-            if data or not pending:  # truncated if there is neither: size and checksum will show it
-                return data
-        return b""
+def _inflate(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield deflated bytes unpacked, at most 64 KiB each; size and checksum will show it if they are truncated."""
+    inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+    while not inflater.eof:
+        pending = inflater.unconsumed_tail or next(pieces, b"")
+        data = inflater.decompress(pending, CHUNK)
+        if not (data or pending):
+            return
+        yield data
 
 
 def _damaged(record: Record) -> Rejection:

@@ -21,8 +21,8 @@ import platform
 import socket
 import stat
 import struct
-import threading
 from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import IntFlag
@@ -184,11 +184,8 @@ _Code = tuple[int, int, int, int]
 @cache
 def has_seccomp() -> bool:
     """Return whether filters can be installed, by trying it on a thread that ends."""
-    found: list[bool] = []
-    thread = threading.Thread(target=lambda: found.append(_is_accepted()), name="seccomp")
-    thread.start()
-    thread.join()
-    return found == [True]
+    with ThreadPoolExecutor(1, thread_name_prefix="seccomp") as pool:
+        return pool.submit(_is_accepted).result()
 
 
 def _is_accepted() -> bool:
@@ -220,16 +217,13 @@ def _filter(machine: _Machine, *, tcp: bool) -> list[_Code]:
         (_EQUAL, 1, 0, machine.audit),
         (_RETURN, 0, 0, _NO_SUCH_CALL),
         (_LOAD, 0, 0, _NUMBER),
-        *_refuse_from(_X32),
+        (_AT_LEAST, 0, 1, _X32),
+        (_RETURN, 0, 0, _NO_SUCH_CALL),
         *(code for number in machine.refused for code in ((_EQUAL, 0, 1, number), (_RETURN, 0, 0, _NO_SUCH_CALL))),
         (_EQUAL, 1, 0, machine.socket),
         (_RETURN, 0, 0, _ALLOW),
         *(_only_tcp() if tcp else [(_RETURN, 0, 0, _REFUSED)]),
     ]
-
-
-def _refuse_from(number: int) -> list[_Code]:
-    return [(_AT_LEAST, 0, 1, number), (_RETURN, 0, 0, _NO_SUCH_CALL)]
 
 
 def _only_tcp() -> list[_Code]:

@@ -1,6 +1,7 @@
 """A section for each type of the API: its fields, as the CRD describes them.
 
 A type with few fields that occurs once has no section. Its fields are in the table of the type that contains it.
+Fields that several types have from one base are in the table of the first of them.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import inspect
 import json
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ class Field:
     schema: Schema
     required: bool
     block: Block | None
+    owner: str
+    """The type that declares it: that of its block, or a base of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +68,9 @@ def read_block(path: str, schema: Schema, model: type[BaseModel]) -> Block:
     required = schema.get("required", [])
     members = schema.get("properties", {}).items()
     inner = {field.alias: _model_in(field.annotation) for field in model.model_fields.values()}
+    owners = {field.alias: _owner_of(name, model) for name, field in model.model_fields.items()}
     fields = (
-        Field(name, member, name in required, _block_of(f"{path}.{name}", member, inner[name]))
+        Field(name, member, name in required, _block_of(f"{path}.{name}", member, inner[name]), owners[name])
         for name, member in members
     )
     description = " ".join((inspect.getdoc(model) or "").split())
@@ -79,6 +83,10 @@ def _block_of(path: str, schema: Schema, model: type[BaseModel] | None) -> Block
     while schema.get("type") == "array":
         path, schema = f"{path}[]", schema["items"]
     return read_block(path, schema, model)
+
+
+def _owner_of(name: str, model: type[BaseModel]) -> str:
+    return next(base.__name__ for base in reversed(model.__mro__) if name in inspect.get_annotations(base))
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
@@ -100,13 +108,29 @@ def write_sections(root: Block, table: Table) -> Iterator[str]:
     sections = find_sections(root)
     examples = read_examples()
     for name, blocks in sections.items():
+        block, elsewhere = _divide(blocks[0], root)
         if name != root.type:
-            places = ", ".join(f"`{block.path}`" for block in blocks)
+            places = ", ".join(f"`{each.path}`" for each in blocks)
             yield f"### {name}\n"
-            yield f"{blocks[0].description} In {places}.\n"
+            yield f"{block.description} In {places}.{elsewhere}\n"
         if example := examples.get(name):
             yield f"```yaml\n{example}```\n"
-        yield from table(HEADING, _rows(blocks[0], sections))
+        yield from table(HEADING, _rows(block, sections))
+
+
+def _divide(block: Block, root: Block) -> tuple[Block, str]:
+    """Return a block without the fields that an earlier table has, and a sentence that says where they are."""
+    firsts: dict[str, Block] = {}
+    for each in root.walk():
+        for field in each.fields:
+            firsts.setdefault(field.owner, each)
+    origins = {field.name: firsts[field.owner] for field in block.fields if firsts[field.owner].type != block.type}
+    if not origins:
+        return block, ""
+    *names, last = (f"`{name}`" for name in origins)
+    [place] = {origin.path for origin in origins.values()}
+    own = tuple(field for field in block.fields if field.name not in origins)
+    return replace(block, fields=own), f" It also has {', '.join(names)} and {last} as in `{place}`."
 
 
 def find_sections(root: Block) -> dict[str, list[Block]]:

@@ -78,6 +78,45 @@ def test_a_type_has_a_section_and_one_that_is_small_and_occurs_once_is_part_of_a
     ]
 
 
+class Marked(Api):
+    """What several types have."""
+
+    label: Annotated[str, Field(description="Its label.")]
+    color: Annotated[str, Field(description="Its color.")]
+
+
+class Door(Marked):
+    """A door."""
+
+
+class Window(Marked):
+    """A window."""
+
+    glass: Annotated[str, Field(description="Its glass.")]
+
+
+class House(Api):
+    """A house."""
+
+    door: Annotated[Door, Field(description="Its door.")]
+    windows: Annotated[tuple[Window, ...], Field(description="All of them.")]
+    roof: Annotated[Window, Field(description="The one above.")]
+
+
+def test_fields_that_types_have_from_one_base_are_shown_once() -> None:
+    emitted = House.model_json_schema(by_alias=True)
+    assert list(write_sections(read_block("x", structural(emitted, emitted["$defs"]), House), table)) == [
+        "`door` | object | required | Its door.",
+        "`door.label` | string | required | Its label.",
+        "`door.color` | string | required | Its color.",
+        "`windows` | [[]Window](#window) | required | All of them.",
+        "`roof` | [Window](#window) | required | The one above.",
+        "### Window\n",
+        "A window. In `x.windows[]`, `x.roof`. It also has `label` and `color` as in `x.door`.\n",
+        "`glass` | string | required | Its glass.",
+    ]
+
+
 def test_every_type_of_spec_is_shown_and_every_example_has_a_section() -> None:
     shown = [example_of(name) for name in EXAMPLES if name != "Status"]
     places: dict[str, list[str]] = {}

@@ -22,7 +22,7 @@ from rukpak.controller.building.answers import (
     keep_left_out,
 )
 from rukpak.controller.building.builder import Builder
-from rukpak.controller.building.rendering import render_in_child
+from rukpak.controller.building.rendering import Task, render_in_child
 from rukpak.controller.building.request import BuildContext, BuildSettings, Found
 from rukpak.controller.building.revision import Revision, Terms, pack, pack_terms, unpack_terms
 from rukpak.controller.content.store import ContentStore
@@ -64,9 +64,9 @@ def found(lookup: Lookup) -> Found:
 
 
 def test_a_bundle_sees_neither_what_changes_by_itself_nor_what_is_the_controllers() -> None:
-    asked = Asked(found)
+    asked = Asked(REQUEST, found)
     for lookup in (ALL, DB, Lookup("v1", "Secret", "shop", "no")):
-        asked.ask(lookup, REQUEST)
+        asked.ask(lookup)
     secret = {**LIVE, "metadata": {**METADATA, "annotations": {"a": "b"}}}
     answers = asked.answers or {}
     assert answers[DB] == secret
@@ -82,22 +82,25 @@ def test_a_bundle_sees_neither_what_changes_by_itself_nor_what_is_the_controller
 
 
 def test_another_version_of_the_same_is_no_difference() -> None:
-    one, other, third = Asked(found), Asked(lambda _: Found(manifest=LIVE, version="8")), Asked(lambda _: Found())
+    answers = (found, lambda _: Found(manifest=LIVE, version="8"), lambda _: Found())
+    one, other, third = (Asked(REQUEST, answer) for answer in answers)
     for each in (one, other, third):
-        each.ask(DB, REQUEST)
+        each.ask(DB)
     assert not differ(one.recorded(), other.recorded())
     assert differ(one.recorded(), third.recorded())
 
 
 @pytest.mark.parametrize("name", ["hunter22", "a-HUNTER22-b", base64.b64encode(b"hunter22").decode().rstrip("=")])
 def test_a_value_of_a_secret_is_no_name_of_what_is_looked_up_unless_the_spec_says_it(name: str) -> None:
-    asked = Asked(found)
-    asked.ask(DB, REQUEST)
+    asked = Asked(REQUEST, found)
+    asked.ask(DB)
     with pytest.raises(BundleError) as caught:
-        asked.ask(Lookup("v1", "ConfigMap", "shop", name), REQUEST)
+        asked.ask(Lookup("v1", "ConfigMap", "shop", name))
     assert (caught.value.reason, name in caught.value.message) == (Reason.INVALID_CONFIG, False)
     values = {"values": {"public": ["hunter22", base64.b64encode(b"hunter22").decode()]}}
-    asked.ask(Lookup("v1", "ConfigMap", "shop", name), request(spec(format="helm", config=values)))
+    asked = Asked(request(spec(format="helm", config=values)), found)
+    asked.ask(DB)
+    asked.ask(Lookup("v1", "ConfigMap", "shop", name))
 
 
 LIMITS: dict[str, tuple[int, int, str]] = {
@@ -111,10 +114,10 @@ LIMITS: dict[str, tuple[int, int, str]] = {
 @pytest.mark.parametrize("name", LIMITS)
 def test_lookups_have_limits(name: str) -> None:
     count, size, told = LIMITS[name]
-    asked, problem = Asked(lambda _: Found(manifest={"a": "x" * size})), ""
+    asked, problem = Asked(REQUEST, lambda _: Found(manifest={"a": "x" * size})), ""
     try:
         for number in range(count):
-            asked.ask(Lookup("v1", "ConfigMap", "shop", f"a{number}"), REQUEST)
+            asked.ask(Lookup("v1", "ConfigMap", "shop", f"a{number}"))
     except BundleError as error:
         problem = f"{error.reason.value} {error.message}"
     assert (told in problem, problem.startswith("RenderLimitExceeded")) == (True, bool(told))
@@ -188,8 +191,8 @@ def test_what_is_generated_anew_is_a_warning_for_each_secret() -> None:
 
 
 def test_the_terms_of_a_revision_record_what_was_looked_up() -> None:
-    asked = Asked(found)
-    asked.ask(DB, REQUEST)
+    asked = Asked(REQUEST, found)
+    asked.ask(DB)
     terms = Terms(inputs="", install_namespace="shop", looked_up=asked.recorded())
     packed = pack(Revision(digest="sha256:a", objects=(), terms=terms))
     again = unpack_terms("sha256:a", pack_terms(packed), packed.objects)
@@ -216,10 +219,10 @@ def test_a_child_asks_and_is_answered_as_this_process(answers: Answers | None, t
         answers=answers,
     )
     if answers:
-        assert whole(render_in_child("helm", wanted)).objects[0]["data"] == {"a": "u"}
+        assert whole(render_in_child(Task("helm", wanted))).objects[0]["data"] == {"a": "u"}
         return
     with pytest.raises(BundleError) as raised:
-        render_in_child("helm", wanted)
+        render_in_child(Task("helm", wanted))
     assert getattr(raised.value, "lookup", None) == (None if answers is None else DB)
     assert isinstance(raised.value, UnansweredError) is (answers is not None)
 

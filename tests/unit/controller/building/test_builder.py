@@ -420,9 +420,10 @@ def test_what_custom_kinds_store_is_asked_once_objects_tell_which(
     assert made.terms.rendered_from == expect
 
 
-def render_as_read(_format: str, given: RenderRequest, *_: Any, **__: Any) -> PackedRevision:
+def render_as_read(given: rendering.Task, *_: Any) -> PackedRevision:
     """Render what a child process reads."""
-    return pack(rendering.render(*rendering._read_request(rendering._write_request("plain", given, ()))))
+    task = rendering.Task("plain", given.request)
+    return pack(rendering.render(rendering._read_request(rendering._write_request(task))))
 
 
 class Dice(PlainFormat):
@@ -608,8 +609,8 @@ def test_a_tenant_renders_few_bundles_at_a_time_and_others_beside_it(
 ) -> None:
     made = build(builder, "a")
 
-    def _in_child(_format: str, request: RenderRequest, *_: object) -> Revision:
-        slow.work(request)
+    def _in_child(task: rendering.Task) -> Revision:
+        slow.work(task.request)
         return made
 
     monkeypatch.setattr(builder_module, "render_in_child", _in_child)

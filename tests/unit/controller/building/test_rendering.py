@@ -37,7 +37,14 @@ from rukpak.api.v1alpha2.types import Processor
 from rukpak.controller.building import entry_points, rendering
 from rukpak.controller.building.builder import render_here_or_in_child
 from rukpak.controller.building.config_values import Confidential
-from rukpak.controller.building.rendering import process, refuse_secret_names, render, render_in_child, without_secrets
+from rukpak.controller.building.rendering import (
+    Task,
+    process,
+    refuse_secret_names,
+    render,
+    render_in_child,
+    without_secrets,
+)
 from rukpak.controller.building.request import BuildContext, Places
 from rukpak.controller.building.revision import PackedRevision, Revision
 from rukpak.controller.formats.manifests import INLINE, LargeTextError, estimate
@@ -54,9 +61,9 @@ def request(root: Path) -> RenderRequest:
 
 
 def test_a_bundle_that_renders_nothing_says_so(tmp_path: Path) -> None:
-    made = render("registry-v1", request(write_bundle(tmp_path / "empty", service_version())))
+    made = render(Task("registry-v1", request(write_bundle(tmp_path / "empty", service_version()))))
     assert (made.objects, made.warnings) == ((), ("the bundle renders no objects",))
-    made = render("registry-v1", request(write_bundle(tmp_path / "b", service_version(), object_of("ConfigMap"))))
+    made = render(Task("registry-v1", request(write_bundle(tmp_path / "b", service_version(), object_of("ConfigMap")))))
     assert (len(made.objects), made.warnings) == (1, ())
 
 
@@ -108,7 +115,7 @@ class Rooms:
 def test_small_text_is_parsed_in_this_process(tmp_path: Path, scratch: Path) -> None:
     rooms, asked = Rooms(), request_aside(write(tmp_path / "content", {"manifests/a.json": json_of("a")}), scratch)
     assert isinstance(
-        render_here_or_in_child("plain", with_inline(asked), BuildContext(room=rooms.room), places=Places()),
+        render_here_or_in_child(Task("plain", with_inline(asked)), BuildContext(room=rooms.room), Places()),
         Revision,
     )
     assert rooms.asked == [estimate(len(json_of("a")), INLINE)]
@@ -127,9 +134,9 @@ LARGE: dict[str, bytes] = {
 @pytest.mark.parametrize("large", LARGE)
 def test_large_text_is_parsed_in_a_child(large: str, tmp_path: Path, scratch: Path) -> None:
     rooms, asked = Rooms(), request_aside(write(tmp_path / "content", {"manifests/a.json": LARGE[large]}), scratch)
-    made = render_here_or_in_child("plain", with_inline(asked), BuildContext(room=rooms.room), places=Places())
+    made = render_here_or_in_child(Task("plain", with_inline(asked)), BuildContext(room=rooms.room), Places())
     assert isinstance(made, PackedRevision)
-    assert made.unpacked() == render("plain", asked)
+    assert made.unpacked() == render(Task("plain", asked))
     assert len(made.objects) < len(LARGE[large]) // 100
     assert rooms.asked[1:] == [estimate(len(LARGE[large]), Limits())]
 
@@ -144,15 +151,15 @@ VALID_CHART = chart_of(
 
 def test_helm_is_run_once_for_a_large_output(tmp_path: Path, scratch: Path) -> None:
     asked = with_inline(request_aside(write(tmp_path / "content", VALID_CHART), scratch))
-    made = render_here_or_in_child("helm", asked, BuildContext(), places=Places())
+    made = render_here_or_in_child(Task("helm", asked), BuildContext(), Places())
     assert isinstance(made, PackedRevision)
     [item] = made.unpacked().objects
     assert f"dice: {item['data']['dice']}".encode() in (scratch / "output").read_bytes()
 
 
-def refusal(asked: RenderRequest, make: Callable[[str, RenderRequest], object] = render_in_child) -> str:
+def refusal(asked: RenderRequest, make: Callable[[Task], object] = render_in_child) -> str:
     with pytest.raises(BundleError) as caught:
-        make("plain", asked)
+        make(Task("plain", asked))
     assert caught.value.reason is Reason.RENDER_LIMIT_EXCEEDED
     return caught.value.message
 
@@ -163,7 +170,7 @@ def test_a_child_reports_the_same_errors(tmp_path: Path, scratch: Path) -> None:
     asked = replace(asked, tree=replace(asked.tree, refused=refused))
     for make in (render, render_in_child):
         with pytest.raises(BundleError) as caught:
-            make("plain", asked)
+            make(Task("plain", asked))
         assert (caught.value.reason, caught.value.message) == (Reason.UNSUPPORTED_CONTENT, 'not "UTF-8"')
 
 
@@ -180,7 +187,7 @@ def test_a_disk_that_is_full_is_told_without_space_on_it(
 
     monkeypatch.setattr(rendering, "_write_request", _fill_the_disk)
     with pytest.raises(BundleError, match="the disk of the content store is full") as caught:
-        render_in_child("plain", request_aside(write(tmp_path / "content", MANIFESTS), scratch))
+        render_in_child(Task("plain", request_aside(write(tmp_path / "content", MANIFESTS), scratch)))
     assert caught.value.reason is Reason.STORAGE_FULL
 
 
@@ -206,16 +213,16 @@ def test_a_child_gets_the_whole_request(tmp_path: Path, scratch: Path) -> None:
     asked = replace(request_aside(write(tmp_path / "content", MANIFESTS), scratch), capabilities=capabilities)
     merge = {"target": {"kind": "ConfigMap"}, "merge": {"data": {"color": None}}}
     processor = Processor.model_validate({"kind": "patch", "patch": merge})
-    _, read, processors, *_ = rendering._read_request(rendering._write_request("plain", asked, [processor]))
-    assert read.capabilities == capabilities
-    assert [each.parameters_json for each in processors] == [merge]
+    read = rendering._read_request(rendering._write_request(Task("plain", asked, [processor])))
+    assert read.request.capabilities == capabilities
+    assert [each.parameters_json for each in read.processors] == [merge]
 
 
 def test_a_child_runs_processors(tmp_path: Path, scratch: Path) -> None:
     asked = request_aside(write(tmp_path / "content", {"manifests/a.json": json_of("a")}), scratch)
     processors = [Processor.model_validate({"kind": "metadata", "metadata": {"labels": {"team": "shop"}}})]
-    made = render_in_child("plain", asked, processors).unpacked()
-    assert made == render("plain", asked, processors)
+    made = render_in_child(Task("plain", asked, processors)).unpacked()
+    assert made == render(Task("plain", asked, processors))
     assert made.objects[0]["metadata"]["labels"] == {"team": "shop"}
 
 
@@ -224,7 +231,7 @@ def test_a_child_is_killed_when_its_result_is_no_longer_needed(tmp_path: Path, s
     cancelled.set()
     asked = request_aside(write(tmp_path / "content", MANIFESTS), scratch, cancelled=cancelled)
     with pytest.raises(BundleError, match="the result is no longer needed"):
-        render_in_child("plain", asked)
+        render_in_child(Task("plain", asked))
 
 
 def test_a_bug_in_a_child_is_raised(tmp_path: Path, scratch: Path) -> None:
@@ -234,7 +241,7 @@ def test_a_bug_in_a_child_is_raised(tmp_path: Path, scratch: Path) -> None:
         capabilities=Capabilities(kubernetes_version="v1.36.3", kinds=kinds),
     )
     with pytest.raises(RuntimeError, match=r"(?s)rendering in a child failed with status 1: Traceback.*ValueError"):
-        render_in_child("plain", broken)
+        render_in_child(Task("plain", broken))
 
 
 BUDGETS: dict[str, tuple[dict[str, bytes], str]] = {
@@ -304,9 +311,10 @@ def unlock(plain: str, **parameters: Any) -> Processor:
 def test_content_is_prepared_for_a_rendering_alone(tmp_path: Path, scratch: Path) -> None:
     asked = request_aside(write(tmp_path / "content", LOCKED), scratch)
     keys = {"keys": {"key": KEY.encode()}}
-    made = render("plain", asked, [unlock("Hunter2-is-long")], None, keys)
+    task = Task("plain", asked, [unlock("Hunter2-is-long")], None, keys)
+    made = render(task)
     assert base64.b64decode(made.objects[0]["data"]["a"]) == b"Hunter2-is-long"
-    again = render_in_child("plain", asked, [unlock("Hunter2-is-long")], None, keys)  # beside what the other has left
+    again = render_in_child(task)  # beside what the other has left
     assert again.unpacked() == made
     assert (tmp_path / "content" / "manifests" / "a.yaml").read_bytes() == LOCKED["manifests/a.yaml"]
 
@@ -339,7 +347,7 @@ def test_what_is_prepared_is_not_in_messages(case: str, tmp_path: Path, scratch:
     said, files, plain, key, more, then = WITHHELD[case]
     asked = request_aside(write(tmp_path / "content", files), scratch)
     with pytest.raises(BundleError) as raised:
-        render("plain", asked, [unlock(plain, more=list(more)), *then], None, {"keys": {"key": key.encode()}})
+        render(Task("plain", asked, [unlock(plain, more=list(more)), *then], None, {"keys": {"key": key.encode()}}))
     assert said in raised.value.message
     assert "Hunter2" not in raised.value.message
     assert "hunter2" not in raised.value.message
@@ -382,7 +390,7 @@ def test_what_a_processor_reveals_is_not_in_messages_of_later_ones(
     )
     asked = request_aside(write(tmp_path / "content", LOCKED), scratch)
     with pytest.raises(BundleError) as raised:
-        render("plain", asked, [reveal, quote])
+        render(Task("plain", asked, [reveal, quote]))
     assert raised.value.message == "spec.processors[1].parameters: not …; correct it"
 
 
@@ -393,7 +401,7 @@ def test_what_is_prepared_is_not_in_messages_of_who_prepares_later(
     reads = Processor.model_validate({"kind": "example.com/read"})
     asked = request_aside(write(tmp_path / "content", LOCKED), scratch)
     with pytest.raises(BundleError, match=r"stringData: \{a: …\}"):
-        render("plain", asked, [unlock("Hunter2-is-long"), reads], None, {"keys": {"key": KEY.encode()}})
+        render(Task("plain", asked, [unlock("Hunter2-is-long"), reads], None, {"keys": {"key": KEY.encode()}}))
 
 
 def test_secrets_are_known_once_however_many_processors_pass_them_on() -> None:
@@ -405,7 +413,7 @@ def test_secrets_are_known_once_however_many_processors_pass_them_on() -> None:
 def test_what_is_prepared_has_limits(tmp_path: Path, scratch: Path) -> None:
     asked = request_aside(write(tmp_path / "content", LOCKED), scratch, limits=Limits(file_bytes=100))
     with pytest.raises(BundleError, match=r'"manifests/a\.yaml" exceeds the limit of 100 bytes for one file'):
-        render("plain", asked, [unlock("x" * 100)], None, {"keys": {"key": KEY.encode()}})
+        render(Task("plain", asked, [unlock("x" * 100)], None, {"keys": {"key": KEY.encode()}}))
 
 
 def patch(merge: dict[str, Any], **target: str) -> Processor:
@@ -669,4 +677,4 @@ def test_the_name_of_a_bundle_is_a_line_without_secrets(
 ) -> None:
     install_plugins(monkeypatch, {(entry_points.FORMATS, "example.com/named"): Named})
     asked = replace(request_aside(write(tmp_path / "content", LOCKED), scratch), config={"decrypts": decrypts})
-    assert render("example.com/named", asked).terms.bundle == expected
+    assert render(Task("example.com/named", asked)).terms.bundle == expected

@@ -15,7 +15,7 @@ from rukpak.api.errors import BundleError
 from rukpak.api.plugins import ContentTree, Means, Refusal, RenderRequest
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.building import rendering
-from rukpak.controller.building.rendering import render
+from rukpak.controller.building.rendering import Task, render
 from tests.support.archives import Link, Special, Value, tarball
 from tests.support.charts import CAPABILITIES, chart_of, pack, write
 from tests.support.operator_bundles import service_version, write_bundle
@@ -132,9 +132,9 @@ def request(case: Case, tmp_path: Path, *refused: str) -> RenderRequest:
 
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
 def test_what_no_format_reads_is_left_out(case: Case, tmp_path: Path) -> None:
-    made = render(case.format, request(case, tmp_path, *case.left_out))
+    made = render(Task(case.format, request(case, tmp_path, *case.left_out)))
     (tmp_path / "again").mkdir()
-    assert made == render(case.format, request(case, tmp_path / "again"))
+    assert made == render(Task(case.format, request(case, tmp_path / "again")))
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_what_no_format_reads_is_left_out(case: Case, tmp_path: Path) -> None:
 )
 def test_what_a_format_reads_is_refused(case: Case, path: str, tmp_path: Path) -> None:
     with pytest.raises(BundleError) as caught:
-        render(case.format, request(case, tmp_path, path, *case.left_out))
+        render(Task(case.format, request(case, tmp_path, path, *case.left_out)))
     assert (caught.value.reason, caught.value.message) == (Reason.UNSUPPORTED_CONTENT, f"spec.sources[0]: {path!r}")
 
 
@@ -164,7 +164,7 @@ def test_what_was_left_out_is_named_if_nothing_is_found(
     case: Case, told: str, paths: list[str], left: str, tmp_path: Path
 ) -> None:
     with pytest.raises(BundleError) as caught:
-        render(case.format, request(case, tmp_path, *paths))
+        render(Task(case.format, request(case, tmp_path, *paths)))
     assert caught.value.reason is Reason.NO_CONTENT
     assert caught.value.message.startswith(told)
     assert caught.value.message.endswith(f"; {left}: spec.sources[0]: 'y'")
@@ -173,7 +173,7 @@ def test_what_was_left_out_is_named_if_nothing_is_found(
 def test_an_archive_of_a_chart_that_must_not_be_read_is_refused_if_there_is_no_other(tmp_path: Path) -> None:
     for path in ("c.tgz", "x/c.tar.gz"):
         with pytest.raises(BundleError, match=re.escape(path)):
-            render("helm", request(Case("none", {"x.md": b""}, (), (), "helm"), tmp_path, path, "a.bin"))
+            render(Task("helm", request(Case("none", {"x.md": b""}, (), (), "helm"), tmp_path, path, "a.bin")))
 
 
 class OutOfTree:
@@ -186,7 +186,7 @@ class OutOfTree:
 def test_a_format_that_does_not_say_what_it_reads_reads_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rendering, "format_of", lambda _: OutOfTree())
     with pytest.raises(BundleError, match=r"README\.md"):
-        render("example.com/format", request(Case("any", PLAIN, (), ()), tmp_path, "README.md"))
+        render(Task("example.com/format", request(Case("any", PLAIN, (), ()), tmp_path, "README.md")))
 
 
 # packed charts
@@ -213,7 +213,7 @@ USED: list[tuple[str, str, Value, str]] = [
 def test_what_helm_reads_of_a_packed_chart_is_refused(path: str, value: Value, told: str, tmp_path: Path) -> None:
     case = Case("packed", {"c.tgz": packed((path, value))}, (), (), "helm")
     with pytest.raises(BundleError) as caught:
-        render("helm", request(case, tmp_path))
+        render(Task("helm", request(case, tmp_path)))
     assert caught.value.reason is Reason.INVALID_BUNDLE
     assert caught.value.message.startswith(f'"c.tgz": {told}; ')
 
@@ -227,8 +227,8 @@ UNUSED: list[tuple[str, Value]] = [
 @pytest.mark.parametrize("item", UNUSED, ids=lambda item: item[0])
 def test_what_helm_does_not_read_of_a_packed_chart_is_left_out(item: tuple[str, Value], tmp_path: Path) -> None:
     case = Case("packed", {"c.tgz": packed(item)}, (), (), "helm")
-    assert render("helm", request(case, tmp_path)).warnings == ()
+    assert render(Task("helm", request(case, tmp_path))).warnings == ()
     case = Case("packed", {"c.tgz": packed(item, line='x: {{ .Files.Get "docs/x" | quote }}')}, (), (), "helm")
     with pytest.raises(BundleError) as caught:
-        render("helm", request(case, tmp_path / "again"))
+        render(Task("helm", request(case, tmp_path / "again")))
     assert caught.value.reason is Reason.INVALID_BUNDLE

@@ -16,6 +16,7 @@ import pytest
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import ContentTree, Limits, Means, RenderRequest
 from rukpak.controller.building.builder import Builder
+from rukpak.controller.building.rendering import Task
 from rukpak.controller.building.rendering import render as render_revision
 from rukpak.controller.building.request import BuildSettings, Request
 from rukpak.controller.content.store import ContentStore
@@ -49,7 +50,7 @@ def revision_of(chart: Path, program: Path, tmp_path: Path) -> Any:
         capabilities=CAPABILITIES,
         means=Means(scratch=scratch, programs={"helm": str(program)}),
     )
-    return render_revision("helm", request)
+    return render_revision(Task("helm", request))
 
 
 @dataclass(frozen=True)
