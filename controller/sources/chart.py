@@ -61,7 +61,7 @@ from rukpak.controller.sources.hosts import (
     follow,
     parse_address,
 )
-from rukpak.controller.sources.http import Download, Wanted, connect, read_signature
+from rukpak.controller.sources.http import Download, Wanted, connect, find_validator, read_signature
 from rukpak.controller.sources.image.reference import OCI, registry_address
 from rukpak.controller.sources.pace import check_deadline
 from rukpak.controller.sources.signatures import UnusableKeysError, checking
@@ -293,8 +293,8 @@ class Repository:
                 if known and (answer.is_unchanged or known.digest == spool.digest):
                     found = known
                 else:
-                    own = not answer.is_elsewhere
-                    found = Index(self._read_charts(spool), spool.digest, answer.validator, is_own=own)
+                    own, validator = not answer.place.is_elsewhere, find_validator(answer)
+                    found = Index(self._read_charts(spool), spool.digest, validator, is_own=own)
         except BundleError as error:
             raise self._transport.conceal(error) from None  # before those that wait for this answer are told
         self._transport.settle()
@@ -318,31 +318,22 @@ class Repository:
         if release.url.startswith(OCI):  # of a tag, which the digest of the chart would have to be asked of
             raise self._not_in_registry(release, release.url.rpartition("/")[0])
         previous = self._access.previous
-        is_known = previous is not None and pinned_version(previous) == release.version
-        if self._verify:
-            return self._read_signed(request, release, previous if is_known else None)
-        with Spool(self._access.scratch, self._access.path) as spool:
-            answer = self._download(self._address_of(release)).fetch(
-                spool, previous.validator if previous and is_known else ""
-            )
-            if previous and answer.is_unchanged:
-                return previous
-            resolution = request.pin(self._name, release.version, spool.digest, answer.validator)
-            self._access.keep(resolution, read_chart(spool.rewind(), self._access))
-            return resolution
-
-    def _read_signed(self, request: ChartRequest, release: Release, previous: Resolution | None) -> Resolution:
+        if previous and pinned_version(previous) != release.version:
+            previous = None
         download = self._download(self._address_of(release))
-        validator = previous.validator if previous and previous.signer else ""
-        if previous and validator and download.ask(validator).is_unchanged:
-            return previous
-        provenance = self._read_provenance(release)  # first, as the signature of a file
+        validator, provenance = previous.validator if previous and (previous.signer or not self._verify) else "", b""
+        if self._verify:
+            if previous and validator and download.ask(validator).is_unchanged:
+                return previous
+            provenance = self._read_provenance(release)  # first, as the signature of a file
         with Spool(self._access.scratch, self._access.path) as spool:
             answer = download.fetch(spool, validator)
             if previous and answer.is_unchanged:
                 return previous
-            resolution = request.pin(self._name, release.version, spool.digest, answer.validator)
-            resolution = replace(resolution, signer=self._check_signature(request, release, spool.digest, provenance))
+            resolution = request.pin(self._name, release.version, spool.digest, find_validator(answer))
+            if self._verify:
+                signer = self._check_signature(request, release, spool.digest, provenance)
+                resolution = replace(resolution, signer=signer)
             self._access.keep(resolution, read_chart(spool.rewind(), self._access))
             return resolution
 

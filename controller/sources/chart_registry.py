@@ -276,10 +276,7 @@ class RegistryRepository:
                     problem = f"the packaged chart exceeds the limit of {describe_bytes(limit)}; make it smaller"
                     raise BundleError(Reason.CONTENT_REJECTED, problem, place=f"{self._access.path}.{_FIELD}")
                 spool.append(data)
-                if response.place.is_elsewhere:
-                    self._access.receive(spool.size)
-                else:
-                    self._access.progress(spool.size, 0)
+                response.place.report(self._access, spool.size)
             if spool.digest == digest:
                 response.settle()
 

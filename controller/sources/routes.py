@@ -24,7 +24,7 @@ from rukpak.api.plugins import Network
 from rukpak.api.proxies import Proxy, is_literal, plain_name
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.limits import quote
-from rukpak.controller.sources.hosts import Location, admit
+from rukpak.controller.sources.hosts import Location, Place, admit
 from rukpak.controller.sources.trust import ClientCertificate
 
 NOT_RESOLVED = "its name cannot be resolved"
@@ -73,7 +73,8 @@ def find_route(
     try:
         addresses = resolve(proxy.host, proxy.port)
     except (OSError, UnicodeError):
-        raise unreachable(subject, location.host, of_proxy(NOT_RESOLVED), proxy=proxy.authority) from None
+        place = Place(subject=subject, host=location.host, proxy=proxy.authority)
+        raise place.unreachable(of_proxy(NOT_RESOLVED)) from None
     return Route(host=proxy.host, port=proxy.port, addresses=tuple(addresses), proxy=proxy, keys=keys)
 
 
@@ -121,23 +122,6 @@ def resolve(host: str, port: int) -> list[str]:
     """
     answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(answer[4][0]) for answer in answers))
-
-
-# messages
-
-
-def unreachable(
-    subject: str, host: str, problem: str, retry_after: float | None = None, *, proxy: str = ""
-) -> BundleError:
-    """Return the error for a host that cannot be reached, or that fails; `proxy` is in between."""
-    check = "check the address, the proxy and the network" if proxy else "check the address and the network"
-    problem = f"cannot read from {describe_host(host, proxy)}: {problem}; {check}"
-    return BundleError(Reason.UNREACHABLE, problem, place=subject, retry_after=retry_after)
-
-
-def describe_host(host: str, proxy: str) -> str:
-    """Return a host for messages, with the proxy in between if there is one."""
-    return f"{quote(host)} through proxy {quote(proxy)}" if proxy else quote(host)
 
 
 def of_proxy(problem: str) -> str:

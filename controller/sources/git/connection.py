@@ -30,9 +30,9 @@ from rukpak.api.plugins import Access, Credentials
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.limits import quote
 from rukpak.controller.processes.programs import STARTING
-from rukpak.controller.sources.hosts import PORTS, Location, check_host, is_address
+from rukpak.controller.sources.hosts import PORTS, Location, Place, check_host, is_address
 from rukpak.controller.sources.pace import RATE_SECONDS
-from rukpak.controller.sources.routes import NOT_RESOLVED, Route, find_route, unreachable
+from rukpak.controller.sources.routes import NOT_RESOLVED, Route, find_route
 from rukpak.controller.sources.trust import (
     ClientCertificate,
     authorization_of,
@@ -251,7 +251,7 @@ def _find_route(repository: Repository, access: Access, keys: ClientCertificate 
     try:
         return find_route(subject, repository, access.network, plain=plain, keys=keys)
     except (OSError, UnicodeError):
-        raise unreachable(subject, repository.host, NOT_RESOLVED) from None
+        raise Place(subject=subject, host=repository.host).unreachable(NOT_RESOLVED) from None
 
 
 def _pin(route: Route) -> dict[str, str]:

@@ -22,7 +22,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import urlencode, urljoin, urlsplit
 
 from rukpak.api.errors import BundleError
@@ -58,11 +58,12 @@ _RELATION = re.compile(r";\s*rel\s*=\s*[\"']?([^\"';,]*)", re.IGNORECASE)
 _MANIFEST_BYTES = 4 * MEBIBYTE  # the minimum that registries must accept, and the maximum of most
 _CHUNK = 64 * 1024
 _MOST_HOSTS = 256
-_OK, _BAD_REQUEST, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _TOO_MANY_REQUESTS = 200, 400, 401, 403, 404, 429
+_OK, _BAD_REQUEST, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND = 200, 400, 401, 403, 404
 _REFUSALS = (_BAD_REQUEST, _FORBIDDEN)
 _ABSENT = (_NOT_FOUND, _FORBIDDEN, _UNAUTHORIZED)
 """What a registry answers for a tag that is not there: some do not tell who may not write whether it is."""
 
+Advance: TypeAlias = Callable[[int, Place], None]
 RegistryT = TypeVar("RegistryT", bound="Registry")
 
 
@@ -208,9 +209,7 @@ class Registry:
     def _ask_by_head(self, target: str) -> str | None:
         try:
             response, is_final = self._exchange("HEAD", "manifests", target, (_OK,))
-        except StatusError as error:
-            if error.status == _TOO_MANY_REQUESTS:
-                raise
+        except StatusError:
             return self._read_without_head(target)
         response.discard()
         if response.status == _OK:
@@ -267,9 +266,7 @@ class Registry:
         """
         try:
             response, _ = self._exchange("GET", "referrers", f"{digest}?{query}", (_OK, _NOT_FOUND))
-        except StatusError as error:
-            if error.status == _TOO_MANY_REQUESTS:
-                raise
+        except StatusError:
             return None
         if response.status != _OK or response.place.is_elsewhere:
             response.discard()
@@ -297,8 +294,8 @@ class Registry:
         """Note that what was read is what was looked for, even if another host has sent it."""
         self._transport.settle()
 
-    def open_blob(self, descriptor: Descriptor, advance: Callable[[int], None] = lambda _: None) -> Blob:
-        """Return a blob to read; `advance` is called with the number of bytes of each read.
+    def open_blob(self, descriptor: Descriptor, advance: Advance = lambda _count, _place: None) -> Blob:
+        """Return a blob to read; `advance` is called with the number of bytes of each read, and who sends them.
 
         Raises: BundleError (`missing`, Unauthorized, Unreachable, …).
         """
@@ -450,12 +447,8 @@ class Registry:
 class Blob:
     """A blob, hashed while it is read."""
 
-    def __init__(
-        self, response: Response, descriptor: Descriptor, subject: str, advance: Callable[[int], None]
-    ) -> None:
+    def __init__(self, response: Response, descriptor: Descriptor, subject: str, advance: Advance) -> None:
         self._response, self._descriptor, self._subject, self._advance = response, descriptor, subject, advance
-        self.is_elsewhere = response.place.is_elsewhere
-        """Whether another host has sent it than the spec names."""
         self._count, self._hash = 0, hashlib.sha256()
 
     def read(self, size: int, /) -> bytes:
@@ -468,7 +461,7 @@ class Blob:
         if self._count > self._descriptor.size:
             raise _mismatch(self._subject, self._descriptor.digest)
         self._hash.update(data)
-        self._advance(len(data))
+        self._advance(len(data), self._response.place)
         return data
 
     def verify(self) -> None:
@@ -502,7 +495,7 @@ class Blob:
 def _digest_in(response: Response, target: str) -> str | None:
     """Return the digest that a successful answer to HEAD is for; None if it does not tell.
 
-    Raises: ElsewhereError if another host does not answer as a registry: any server answers somehow.
+    Raises: BundleError (Unreachable) if another host does not answer as a registry: any server answers somehow.
     """
     found = response.headers.get("Docker-Content-Digest", "")
     found = found if DIGEST.fullmatch(found) else ""

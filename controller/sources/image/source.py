@@ -18,6 +18,7 @@ from rukpak.api.plugins import MEBIBYTE, Access, Entry, Resolution, Signer
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.limits import Rejection, quote
 from rukpak.controller.content.tar import read_tar
+from rukpak.controller.sources.hosts import Place
 from rukpak.controller.sources.image.manifest import (
     VERSION,
     Image,
@@ -241,19 +242,15 @@ def _name_files(layers: tuple[Layer, ...], image: Image, registry: Registry, acc
 
 
 def _read_layers(registry: Registry, layers: tuple[Layer, ...], access: Access) -> Iterator[Entry]:
-    done, total, is_hidden = 0, sum(layer.descriptor.size for layer in layers), False
+    done, total = 0, sum(layer.descriptor.size for layer in layers)
 
-    def _advance(count: int) -> None:
+    def _advance(count: int, place: Place) -> None:
         nonlocal done
         done += count
-        if is_hidden:
-            access.receive(done)
-        else:
-            access.progress(done, total)
+        place.report(access, done, total)
 
     for number, layer in enumerate(layers):
         with closing(registry.open_blob(layer.descriptor, _advance)) as blob:
-            is_hidden = blob.is_elsewhere
             try:
                 yield from _entries(layer, number, blob, access)
             except Rejection as rejection:  # by the reader, or thrown by the writer
