@@ -267,7 +267,7 @@ class Login:
         scheme, host = _split_realm(realm)
         if is_secret and scheme == "http":
             problem = " over plain http, to which no credentials are sent; configure https there"
-        elif scheme not in ("https", "http") or not is_related(host, self.endpoint.host_name, is_secret=is_secret):
+        elif scheme not in ("https", "http") or not is_related(host, self.endpoint.location.host, is_secret=is_secret):
             problem = ", which is not in the domain of the registry; use another registry"
         elif not self._is_own(realm) and (scheme == "http" or not self._verify):
             problem = " at another address without verified https; use https and certificateData"

@@ -30,7 +30,7 @@ from rukpak.api.plugins import MEBIBYTE, Access, Room, endless
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.digests import digest_of
 from rukpak.controller.content.limits import describe_bytes, quote
-from rukpak.controller.sources.hosts import PORTS, Detour, Location, Place, check_host, origin_of
+from rukpak.controller.sources.hosts import Detour, Place, check_host, origin_of
 from rukpak.controller.sources.image.login import Login
 from rukpak.controller.sources.image.manifest import ACCEPT, OCI_MANIFEST, Descriptor, ValueCounter, parse_manifest
 from rukpak.controller.sources.image.reference import (
@@ -38,6 +38,7 @@ from rukpak.controller.sources.image.reference import (
     ImageReference,
     find_endpoint,
     is_wildcard,
+    locate,
     parse_reference,
 )
 from rukpak.controller.sources.transport import PlainServerError, Response, StatusError, TLSSettings, Transport
@@ -92,9 +93,7 @@ def connected(
     Raises: BundleError (InsecureRefused, SecretInvalid).
     """
     subject = f"{access.path}.{field}"
-    named = urlsplit(f"//{reference.registry}")
-    location = Location(scheme="https", host=named.hostname or "", port=named.port or PORTS["https"])
-    check_host(subject, location, access.network)
+    check_host(subject, locate(reference.registry), access.network)
     endpoint = find_endpoint(reference, access.network.registry_mirrors)
     certificates, verify = certificates_of(parameters, access), not parameters.get("insecureSkipTLSVerify")
     keys = None
@@ -103,14 +102,14 @@ def connected(
     with Transport(
         replace(access, path=subject),
         tls=TLSSettings(certificate_data=certificates, verify=verify, keys=keys),
-        loopback=endpoint.is_loopback,
+        loopback=endpoint.location.is_loopback,
         detour=detour,
     ) as transport:
         login = Login(transport, endpoint, access, verify=verify)
         if login.has_credentials:
             check_secure(access.path, plain=False, verify=verify)
         schemes: tuple[str, ...] = ("https",) if verify else ("https", "http")
-        if verify and endpoint.is_loopback and not (certificates or keys or login.has_credentials):
+        if verify and endpoint.location.is_loopback and not (certificates or keys or login.has_credentials):
             schemes = ("http", "https")
         yield kind(login, schemes=schemes, field=field, missing=missing)
 
