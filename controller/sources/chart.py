@@ -52,7 +52,6 @@ from rukpak.controller.sources.chart_registry import (
 )
 from rukpak.controller.sources.chart_registry import connected as connected_to_registry
 from rukpak.controller.sources.hosts import (
-    HTTPS,
     PRINTABLE,
     Address,
     Detour,
@@ -172,7 +171,7 @@ class Repository:
         self._trust = {"certificateData": parameters.get("certificateData") or ""}
         self._name = replace(address, query="").url  # a query may contain a secret
         self._index_address = replace(address, path=f"{address.path}/index.yaml")
-        self._headers = credential_headers(parameters, access, plain=address.scheme != HTTPS)
+        self._headers = credential_headers(parameters, access, address)
         self._passes_credentials = bool(parameters.get("passCredentials"))
         self._is_own_index = False
         """Whether the repository itself has sent the index that is used, and not a host that it redirects to."""

@@ -222,12 +222,8 @@ class RegistryRepository:
         return self._read_manifest(request.choose(self._versions(check), self._access.path, check))
 
     def _versions(self, check: Check) -> Iterator[str]:
-        are_any = False
         for page in read_tags(self._registry, self._access.room, check):
-            are_any = are_any or bool(page)
             yield from (tag.replace("_", "+") for tag in page)
-        if are_any:
-            self._registry.settle()
 
     def _read_manifest(self, version: str) -> tuple[str, bytes]:
         return version, self._registry.read_manifest(version.replace("+", "_"))
@@ -298,7 +294,5 @@ def connected(
         problem = 'the Secret has the key "bearerToken", which registries do not take; give it username and password'
         raise BundleError(Reason.SECRET_INVALID, problem, place=f"{access.path}.auth")
     folder = f"{OCI}{reference.registry}/{reference.repository}".removesuffix(f"/{parameters['name']}")
-    with connected_to_registry(
-        parameters, reference, access, missing=missing, kind=Registry, field=_FIELD, detour=detour
-    ) as registry:
+    with connected_to_registry(parameters, reference, access, missing=missing, field=_FIELD, detour=detour) as registry:
         yield RegistryRepository(registry, folder, parameters, access)

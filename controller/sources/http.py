@@ -32,16 +32,11 @@ from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.archive import is_file_name, read_body
 from rukpak.controller.content.disk import Spool
 from rukpak.controller.content.limits import Rejection, describe_bytes, quote
-from rukpak.controller.sources.hosts import HTTPS, Address, check_host, find_url_problems, parse_address
+from rukpak.controller.sources.hosts import Address, check_host, find_url_problems, parse_address
 from rukpak.controller.sources.pace import check_deadline
 from rukpak.controller.sources.signatures import SignatureError, checking, cosign
-from rukpak.controller.sources.transport import Response, StatusError, TLSSettings, Transport
-from rukpak.controller.sources.trust import (
-    certificate_problems,
-    certificates_of,
-    client_certificate_of,
-    credential_headers,
-)
+from rukpak.controller.sources.transport import Response, StatusError, Transport
+from rukpak.controller.sources.trust import certificate_problems, credential_headers, read_tls
 
 _CHUNK = 64 * 1024
 _CUTS = 3  # in a row without progress; then the work queue retries
@@ -350,7 +345,7 @@ def _download(
     address: Address, parameters: Mapping[str, Any], access: Access, missing: Reason = Reason.NOT_FOUND
 ) -> Iterator[Download]:
     with connect(address, parameters, access) as transport:
-        headers = credential_headers(parameters, access, plain=address.scheme != HTTPS)
+        headers = credential_headers(parameters, access, address)
         yield Download(transport, Wanted(address=address, headers=headers, missing=missing), access)
 
 
@@ -390,7 +385,7 @@ def _read_signature(address: Address, parameters: Mapping[str, Any], access: Acc
     is_same = found.origin == address.origin
     wanted = Wanted(
         address=found,
-        headers=credential_headers(parameters, access, plain=found.scheme != HTTPS) if is_same else {},
+        headers=credential_headers(parameters, access, found) if is_same else {},
         field="verify",
         remedy=f"publish the signature there, or set {_SIGNATURE_URL}",
     )
@@ -486,13 +481,5 @@ def connect(address: Address, parameters: Mapping[str, Any], access: Access, fie
     Raises: BundleError (InsecureRefused for a host that is not allowed; SecretInvalid).
     """
     check_host(f"{access.path}.{field}", address, access.network)
-    verify = not parameters.get("insecureSkipTLSVerify")
-    return Transport(
-        replace(access, path=f"{access.path}.{field}"),
-        tls=TLSSettings(
-            certificate_data=certificates_of(parameters, access),
-            verify=verify,
-            keys=client_certificate_of(access, address.origin, plain=address.scheme != HTTPS, verify=verify),
-        ),
-        loopback=address.is_loopback,
-    )
+    tls = read_tls(parameters, access, address)
+    return Transport(replace(access, path=f"{access.path}.{field}"), tls=tls, loopback=address.is_loopback)

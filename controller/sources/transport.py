@@ -65,7 +65,7 @@ from rukpak.controller.sources.hosts import (
 )
 from rukpak.controller.sources.pace import TIMED_OUT, Pace, check_deadline
 from rukpak.controller.sources.routes import NOT_RESOLVED, Route, find_route, of_proxy
-from rukpak.controller.sources.trust import CONTEXTS, ClientCertificate, name_remedy
+from rukpak.controller.sources.trust import DEFAULT_TLS, TLSSettings, name_remedy
 
 _LEAST_SECONDS = 0.001
 _CONNECTING_SECONDS = 15.0  # for all addresses of a name; each also has the timeout of the connection
@@ -380,28 +380,6 @@ def _problem_of(causes: Sequence[BaseException]) -> str:
     return next(matching, CUT)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TLSSettings:
-    """Whom the connections of a source trust, and with which certificate they introduce themselves."""
-
-    certificate_data: str = ""
-    """PEM bundle to trust instead of the system's and certifi's; '' for those."""
-    verify: bool = True
-    """Whether certificates are verified; if not, plain http is allowed to any address."""
-    keys: ClientCertificate | None = None
-    """The client certificate, if there is one."""
-
-    def make_context(self, origin: Origin) -> ssl.SSLContext:
-        """Return the context of a connection to a server."""
-        if self.keys and self.keys.is_for(origin):
-            return self.keys.make_context(self.certificate_data, requests.utils.DEFAULT_CA_BUNDLE_PATH)
-        if not self.verify:
-            return CONTEXTS.trusting_anyone()
-        if self.certificate_data:
-            return CONTEXTS.trusting(self.certificate_data)
-        return CONTEXTS.trusting_system(requests.utils.DEFAULT_CA_BUNDLE_PATH)
-
-
 class Transport:
     """The connections of one call of a source; not shared between threads.
 
@@ -417,7 +395,7 @@ class Transport:
         self,
         access: Access,
         *,
-        tls: TLSSettings = TLSSettings(),
+        tls: TLSSettings = DEFAULT_TLS,
         loopback: bool = False,
         detour: Detour | None = None,
     ) -> None:
@@ -517,7 +495,7 @@ class Transport:
         raise place.show(place.unreachable(problem))
 
     def _make_context(self, origin: Origin) -> ssl.SSLContext:
-        return self._tls.make_context(origin)
+        return self._tls.make_context(origin, requests.utils.DEFAULT_CA_BUNDLE_PATH)
 
     def identify_to(self, origin: Origin) -> None:
         """Present the client certificate to another server, too, if there is one."""

@@ -88,7 +88,7 @@ class ImageSource:
         """
         reference = _parse(parameters, access)
         missing = Reason.PINNED_CONTENT_GONE if access.pinned else Reason.NOT_FOUND
-        with connected(parameters, reference, access, missing=missing, kind=Registry) as registry:
+        with connected(parameters, reference, access, missing=missing) as registry:
             found = _resolve(registry, parameters, reference, access)
             signer = access.known_signer(found.digest) or find_signer(
                 registry, parameters, access, digest=found.digest, repository=self.origin(parameters)
@@ -108,7 +108,7 @@ class ImageSource:
             and those of `resolve`).
         """
         reference = _parse(parameters, access)
-        with connected(parameters, reference, access, missing=Reason.PINNED_CONTENT_GONE, kind=Registry) as registry:
+        with connected(parameters, reference, access, missing=Reason.PINNED_CONTENT_GONE) as registry:
             image = _read_image(registry, resolution.digest, _platform(parameters), access)
             layers = plan_layers(image, access.path)
             check_size(image, access.limits, access.path)
@@ -184,13 +184,10 @@ def _choose_tag(registry: Registry, parameters: Mapping[str, Any], reference: Im
     """
     choice = Choice(Range(parameters["semver"]))
     is_wanted = compile_filter(parameters.get("semverFilter") or "")
-    check, are_any = partial(check_deadline, access), False
+    check = partial(check_deadline, access)
     for page in read_tags(registry, access.room, check):
-        are_any = are_any or bool(page)
         for tag in filter(is_wanted, checked(page, check)):
             choice.see(tag)
-    if are_any:
-        registry.settle()
     if choice.highest:
         return choice.highest
     problem = f"repository {quote(reference.repository)} has no tag in the range {quote(parameters['semver'])}"

@@ -37,7 +37,8 @@ from rukpak.controller.certificates import EXPIRED, NOT_YET_VALID
 from rukpak.controller.sources import pace
 from rukpak.controller.sources import transport as connections
 from rukpak.controller.sources.hosts import Place
-from rukpak.controller.sources.transport import LIBRARY_ERRORS, TLSSettings, Transport, translate
+from rukpak.controller.sources.transport import LIBRARY_ERRORS, Transport, translate
+from rukpak.controller.sources.trust import TLSSettings
 from tests.support.clock import Clock
 from tests.support.faulty_registry import Faults, FaultyRegistry
 from tests.support.web_servers import FaultyServer

@@ -36,10 +36,14 @@ class Pages:
 
     pages: dict[str, Page]
     asked: list[str] = field(default_factory=list)
+    are_settled: bool = False
 
     def list_tags(self, query: str) -> Page:
         self.asked.append(query)
         return self.pages[query]
+
+    def settle(self) -> None:
+        self.are_settled = True
 
 
 def page(tags: Any, following: str = "") -> Page:
