@@ -85,6 +85,7 @@ def parse_loosely(text: str) -> Version | None:
 
 _LONGEST_RANGE, _MOST_ALTERNATIVES, _MOST_BOUNDS = 512, 32, 32
 _WILDCARDS = ("x", "X", "*")
+_MAJOR, _MINOR, _PATCH = "major", "minor", "patch"
 _OPERATORS = r"=||!=|>|<|>=|=>|<=|=<|~|~>|\^"
 _WRITTEN = (
     r"v?([0-9|x|X|\*]+)(\.[0-9|x|X|\*]+)?(\.[0-9|x|X|\*]+)?"
@@ -103,14 +104,8 @@ class _Bound:
 
     operator: str
     version: Version
-    any_major: bool = False
-    any_minor: bool = False
-    any_patch: bool = False
-    """Whether this number is the first one that is missing or a wildcard."""
-
-    @property
-    def is_open(self) -> bool:
-        return self.any_major or self.any_minor or self.any_patch
+    open_from: str
+    """Which number is the first one that is missing or a wildcard: major, minor or patch; '' for none."""
 
 
 class Range:
@@ -166,27 +161,27 @@ def _parse_bound(text: str) -> _Bound:
     found = _ONE.fullmatch(text)
     operator, written, major = found[1], found[2], found[3]
     minor, patch, pre_release = (found[4] or "")[1:], (found[5] or "")[1:], found[6] or ""
-    missing = {"any_major": major, "any_minor": minor, "any_patch": patch}
-    first = next((name for name, number in missing.items() if number in ("", *_WILDCARDS)), "")
-    numbers = {"": written, "any_major": "0.0.0", "any_minor": f"{major}.0.0", "any_patch": f"{major}.{minor}.0"}[first]
-    version = parse_version(numbers + pre_release if first else numbers)
+    numbers = {_MAJOR: major, _MINOR: minor, _PATCH: patch}
+    first = next((name for name, number in numbers.items() if number in ("", *_WILDCARDS)), "")
+    rest = {"": written, _MAJOR: "0.0.0", _MINOR: f"{major}.0.0", _PATCH: f"{major}.{minor}.0"}[first]
+    version = parse_version(rest + pre_release if first else rest)
     if version is None:
         raise ValueError(f'has a version "{written}" that is none; correct it')
-    return _Bound(operator=operator, version=version, **({first: True} if first else {}))
+    return _Bound(operator=operator, version=version, open_from=first)
 
 
 # comparisons
 
 
 def _is_equal(bound: _Bound, version: Version) -> bool:
-    return _is_like(bound, version) if bound.is_open else version == bound.version
+    return _is_like(bound, version) if bound.open_from else version == bound.version
 
 
 def _is_not_equal(bound: _Bound, version: Version) -> bool:
     named = bound.version
-    if bound.any_minor:
+    if bound.open_from == _MINOR:
         return named.major != version.major
-    if bound.any_patch:
+    if bound.open_from == _PATCH:
         same = (named.major, named.minor) == (version.major, version.minor)
         return not same or named.pre_release != version.pre_release
     return version != named
@@ -194,18 +189,18 @@ def _is_not_equal(bound: _Bound, version: Version) -> bool:
 
 def _is_greater(bound: _Bound, version: Version) -> bool:
     named = bound.version
-    if version.major == named.major and bound.any_minor:
+    if version.major == named.major and bound.open_from == _MINOR:
         return False
-    if version.major == named.major and bound.any_patch:
+    if version.major == named.major and bound.open_from == _PATCH:
         return version.minor > named.minor
     return version > named
 
 
 def _is_not_greater(bound: _Bound, version: Version) -> bool:
     named = bound.version
-    if not bound.is_open:
+    if not bound.open_from:
         return version <= named
-    if version.major != named.major or bound.any_minor:
+    if version.major != named.major or bound.open_from == _MINOR:
         return version.major <= named.major
     return version.minor <= named.minor
 
@@ -214,18 +209,18 @@ def _is_like(bound: _Bound, version: Version) -> bool:
     named = bound.version
     if version < named:
         return False
-    if not (named.major or named.minor or named.patch or bound.any_minor or bound.any_patch):
+    if not (named.major or named.minor or named.patch or bound.open_from in (_MINOR, _PATCH)):
         return True  # ~0.0.0 is everything from 0.0.0 on
-    return named.major == version.major and (named.minor == version.minor or bound.any_minor)
+    return named.major == version.major and (named.minor == version.minor or bound.open_from == _MINOR)
 
 
 def _is_compatible(bound: _Bound, version: Version) -> bool:
     named = bound.version
     if version < named or version.major != named.major:
         return False
-    if named.major or bound.any_minor:
+    if named.major or bound.open_from == _MINOR:
         return True
-    if named.minor or bound.any_patch:
+    if named.minor or bound.open_from == _PATCH:
         return version.minor == named.minor
     return (version.minor, version.patch) == (0, named.patch)
 
@@ -321,13 +316,8 @@ class _Neighbours:
 
     def add(self, found: tuple[Version, str]) -> None:
         """Remember a version if it is one of the nearest."""
-        is_below = found[0] < self._bound
-        side = self._below if is_below else self._above
-        if len(side) == _NEAREST and (found < side[0] if is_below else found > side[-1]):
-            return
-        insort(side, found)
-        if len(side) > _NEAREST:
-            del side[0 if is_below else -1]
+        insort(self._below if found[0] < self._bound else self._above, found)
+        del self._below[:-_NEAREST], self._above[_NEAREST:]
 
     def ranked(self) -> Iterator[tuple[int, tuple[Version, str]]]:
         """Yield how far each is from the bound, counted in versions."""
