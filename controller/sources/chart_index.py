@@ -94,19 +94,13 @@ class Index:
         packed = self._charts.get(name)
         return None if packed is None else (line.partition(_SEPARATOR)[0].decode() for line in _unpack(packed))
 
-    def releases(self, name: str, version: str = "") -> list[Release] | None:
-        """Return the releases of a chart in the order of the index; None for an unknown chart.
-
-        Args:
-            name: of the chart.
-            version: of the releases; '' for all, which may take tens of megabytes.
-        """
-        packed = self._charts.get(name)
-        if packed is None:
-            return None
-        beginning = version.encode() + _SEPARATOR if version else b""
-        found = (line.decode().split(_SEPARATOR.decode()) for line in _unpack(packed) if line.startswith(beginning))
-        return [Release(version=each, digest=digest, url=url) for each, digest, url in found]
+    def releases(self, name: str, version: str) -> Iterator[Release]:
+        """Yield the releases of one version of a chart in the order of the index; none for an unknown chart."""
+        beginning = version.encode() + _SEPARATOR
+        for line in _unpack(self._charts.get(name, b"")):
+            if line.startswith(beginning):
+                each, digest, url = line.decode().split(_SEPARATOR.decode())
+                yield Release(version=each, digest=digest, url=url)
 
 
 def _unpack(packed: bytes) -> Iterator[bytes]:
