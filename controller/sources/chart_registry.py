@@ -25,7 +25,7 @@ from rukpak.controller.content.digests import digest_of
 from rukpak.controller.content.disk import Spool
 from rukpak.controller.content.limits import Rejection, describe_bytes, quote
 from rukpak.controller.content.tar import is_compressed, read_tar
-from rukpak.controller.sources.hosts import Detour
+from rukpak.controller.sources.hosts import Detour, find_problems
 from rukpak.controller.sources.http import sha256_problems
 from rukpak.controller.sources.image.manifest import (
     CHART,
@@ -49,7 +49,6 @@ from rukpak.controller.sources.versions import (
     is_version,
     parse_loosely,
     parse_version,
-    range_problems,
     similar,
 )
 
@@ -130,7 +129,7 @@ def parse_request(parameters: Mapping[str, Any]) -> ChartRequest:
 
 def request_problems(parameters: Mapping[str, Any], path: str) -> list[str]:
     """Return what is wrong with version and sha256, each with its field path below `path`."""
-    return range_problems(parameters.get("version") or "", f"{path}.version") + sha256_problems(parameters, path)
+    return find_problems(parameters.get("version") or "", f"{path}.version", Range) + sha256_problems(parameters, path)
 
 
 def pinned_version(resolution: Resolution) -> str:

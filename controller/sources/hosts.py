@@ -124,13 +124,25 @@ def parse_address(text: str) -> Address:
     )
 
 
-def find_url_problems(url: str, path: str, parse: Callable[[str], object]) -> list[str]:
-    """Return what `parse`, which raises ValueError, finds wrong with a URL; it is quoted unless it has a password."""
+def find_problems(text: str, path: str, parse: Callable[[str], object], shown: str = "") -> list[str]:
+    """Return what `parse`, which raises ValueError, finds wrong with a text, starting with the path of its field.
+
+    Args:
+        text: of the field.
+        path: of the field.
+        parse: of the text.
+        shown: what is said of the text; by default it is quoted.
+    """
     try:
-        parse(url)
+        parse(text)
     except ValueError as error:
-        return [f"{path}: {'the URL' if '@' in url else quote(url)} {error}"]
+        return [f"{path}: {shown or quote(text)} {error}"]
     return []
+
+
+def find_url_problems(url: str, path: str, parse: Callable[[str], object]) -> list[str]:
+    """Return what `parse` finds wrong with a URL, as `find_problems`; it is quoted unless it has a password."""
+    return find_problems(url, path, parse, "the URL" if "@" in url else "")
 
 
 def parse_pattern(text: str) -> str:

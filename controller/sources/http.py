@@ -32,7 +32,7 @@ from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.archive import is_file_name, read_body
 from rukpak.controller.content.disk import Spool
 from rukpak.controller.content.limits import Rejection, describe_bytes, quote
-from rukpak.controller.sources.hosts import Address, check_host, find_url_problems, parse_address
+from rukpak.controller.sources.hosts import Address, check_host, find_problems, find_url_problems, parse_address
 from rukpak.controller.sources.pace import check_deadline
 from rukpak.controller.sources.signatures import SignatureError, checking, cosign
 from rukpak.controller.sources.transport import Response, StatusError, Transport
@@ -205,7 +205,7 @@ class Download:
             self._check_size(response, self._total)
         elif not self._is_rest(response, spool):
             self._tag = ""
-            problem = f"{quote(response.host)} does not resume an interrupted download"
+            problem = f"{quote(response.place.host)} does not resume an interrupted download"
             raise BundleError(Reason.UNREACHABLE, f"{problem}; use another server", place=self._subject)
 
     def _is_rest(self, response: Response, spool: Spool) -> bool:
@@ -219,7 +219,7 @@ class Download:
     def _check_size(self, response: Response, size: int) -> None:
         limit = self._access.limits.compressed_bytes
         if size > limit:
-            problem = f"the file at {quote(response.host)} exceeds the limit of {describe_bytes(limit)}"
+            problem = f"the file at {quote(response.place.host)} exceeds the limit of {describe_bytes(limit)}"
             raise BundleError(Reason.CONTENT_REJECTED, f"{problem}; make it smaller", place=self._subject)
 
 
@@ -366,11 +366,9 @@ _BUNDLE = "application/vnd.dev.sigstore.bundle"
 
 
 def _verify_problems(parameters: Mapping[str, Any], path: str) -> list[str]:
-    verify, problems = parameters.get("verify") or {}, []
-    try:
-        parse_address(verify.get(_SIGNATURE_URL) or "https://default")
-    except ValueError as error:
-        problems.append(f"{path}.verify.{_SIGNATURE_URL}: the URL {error}")
+    verify, problems = parameters.get("verify") or {}, list[str]()
+    if url := verify.get(_SIGNATURE_URL):
+        problems += find_problems(url, f"{path}.verify.{_SIGNATURE_URL}", parse_address, "the URL")
     if (verify.get(_COSIGN) or {}).get("attestation"):
         problems.append(f"{path}.verify.cosign.attestation: must not be set: a file has a signature only; remove it")
     return problems

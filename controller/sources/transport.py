@@ -30,7 +30,7 @@ import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Self, TypeAlias
 from urllib.parse import quote as quote_url
 from urllib.parse import urlsplit
@@ -461,8 +461,8 @@ class Transport:
         Raises: BundleError (Unreachable, with the delay of Retry-After; TLSVerificationFailed; InsecureRefused;
             InvalidReference; Unreachable, without a reason, for any failure at an origin that was not named).
         """
-        request = _Request(method=method, url=url, headers=headers, body=body, named=named or url)
-        place = place_of(self._access.path, request.named, url, self._access.network, named_by)
+        named, first = named or url, origin_of(url)
+        place = place_of(self._access.path, named, url, self._access.network, named_by)
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(self._is_worth_retrying),
             wait=_wait,
@@ -475,22 +475,21 @@ class Transport:
         for _ in range(_REDIRECTS + 1):
             if place.is_elsewhere and away is None:
                 away = self._detour = Detour(shown=place.unusable())
-                self._spared = origin_of(url)[1:]
+                self._spared = first[1:]
                 self._hurry(away)
+            request = requests.Request(method, url, headers={**_HEADERS, **headers}, data=body)
             response = retrying(self._send_once, request, place)
-            if not response.is_redirect or request.body is not None:
+            if not response.is_redirect or body is not None:
                 return response
             target = response.follow()
-            if target and not leaves and origin_of(target) != origin_of(request.named):
+            if target and not leaves and origin_of(target) != origin_of(named):
                 return response
             response.discard()
             if not target:
                 raise place.not_followed()
-            if origin_of(target) != origin_of(request.url):
-                kept = {name: value for name, value in request.headers.items() if name.lower() != "authorization"}
-                request = replace(request, headers=kept)
-            request = replace(request, url=target)
-            place = place_of(self._access.path, request.named, target, self._access.network, named_by)
+            if origin_of(target) != origin_of(url):
+                headers = {name: value for name, value in headers.items() if name.lower() != "authorization"}
+            url, place = target, place_of(self._access.path, named, target, self._access.network, named_by)
         problem = f"it redirects more than {_REDIRECTS} times"
         raise place.show(place.unreachable(problem))
 
@@ -528,17 +527,14 @@ class Transport:
         self._guard.until = detour.until if detour else self._access.deadline
         self._pace = Pace(self._access.network, until=detour.until) if detour else self._own_pace
 
-    def _send_once(self, request: _Request, place: Place) -> Response:
+    def _send_once(self, request: requests.Request, place: Place) -> Response:
         self.check(place)
         self._pace.ask()
         try:
             now = time.monotonic()
             left, connecting = max(self._access.deadline - now, 0.001), max(self._guard.until - now, 0.001)
-            prepared = requests.Request(
-                request.method, request.url, headers={**_HEADERS, **request.headers}, data=request.body
-            ).prepare()
             raw = self._adapter.send(
-                prepared,
+                request.prepare(),
                 stream=True,
                 timeout=(min(_CONNECT_SECONDS, connecting), min(self._access.network.idle_seconds, left)),
             )
@@ -549,7 +545,7 @@ class Transport:
                 raise problem
         except LIBRARY_ERRORS as error:
             self.check(place)
-            raise _shown(self._translate(error, replace(place, host=host_of(request.url))), place) from None
+            raise _shown(self._translate(error, replace(place, host=host_of(str(request.url)))), place) from None
         except BundleError as error:
             self.check(place)
             raise _shown(error, place) from None
@@ -602,18 +598,6 @@ class Transport:
             raise place.show(place.unreachable(problem))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Request:
-    """A request, and the URL that led to it."""
-
-    method: str
-    url: str
-    headers: Mapping[str, str]
-    body: bytes | None
-    named: str
-    """URL that the user named."""
-
-
 def _shown(error: BundleError, place: Place) -> BundleError:
     if place.is_elsewhere:
         log.debug("redirected request failed", extra={"host": place.host, "problem": error.message})
@@ -647,11 +631,6 @@ class Response:
         """The content encoding that changes a body; several as one text."""
         self._is_head = raw.request.method == "HEAD"
         self._raw, self._transport = raw, transport
-
-    @property
-    def host(self) -> str:
-        """Host and port that the user named, for messages."""
-        return self.place.host
 
     @property
     def is_unchanged(self) -> bool:
@@ -706,7 +685,7 @@ class Response:
                 see(piece)
                 body.write(piece)
                 if max(count, body.tell()) > limit:
-                    problem = f"a response of {quote(self.host)} exceeds the limit of {describe_bytes(limit)}"
+                    problem = f"a response of {quote(self.place.host)} exceeds the limit of {describe_bytes(limit)}"
                     problem += "; check that server"
                     raise BundleError(Reason.CONTENT_REJECTED, problem, place=self.place.subject)
             if decoder and not decoder.eof:
@@ -726,7 +705,7 @@ class Response:
             raise self._encoded() from None
 
     def _encoded(self) -> BundleError:
-        problem = f"{quote(self.host)} uses a content encoding that was not requested; turn it off on that server"
+        problem = f"{quote(self.place.host)} uses a content encoding that was not requested; turn it off on that server"
         return self.place.show(BundleError(Reason.UNSUPPORTED_CONTENT, problem, place=self.place.subject))
 
     def discard(self) -> None:

@@ -140,15 +140,6 @@ class Range:
         return [bound.version for bounds, _ in self._alternatives for bound in bounds]
 
 
-def range_problems(text: str, path: str) -> list[str]:
-    """Return what is wrong with a range, if anything, starting with the path of its field."""
-    try:
-        Range(text)
-    except ValueError as error:
-        return [f"{path}: {quote(text)} {error}"]
-    return []
-
-
 def _rewrite_hyphens(text: str) -> str:
     result = text
     for found in _HYPHEN.finditer(text):
@@ -244,6 +235,7 @@ _CHECKS: dict[str, Callable[[_Bound, Version], bool]] = {
 Item = TypeVar("Item")
 Check: TypeAlias = Callable[[], None]
 Parse: TypeAlias = Callable[[str], Version | None]
+_Found: TypeAlias = tuple[Version, str]
 _NEAREST = 3
 _LIKE = 0.6
 """Which share of letters and pairs of letters similar names have in common."""
@@ -271,8 +263,9 @@ class Choice:
 
     def __init__(self, within: Range, parse: Parse = parse_version) -> None:
         self._within, self._parse = within, parse
-        self._neighbours = [_Neighbours(bound) for bound in within.versions]
-        self._best: tuple[Version, str] | None = None
+        self._near: list[tuple[Version, list[_Found], list[_Found]]] = [(bound, [], []) for bound in within.versions]
+        """The versions next to each bound of the range, below and above it."""
+        self._best: _Found | None = None
         self._is_any = False
 
     def see(self, name: str) -> None:
@@ -284,8 +277,9 @@ class Choice:
         if self._within.contains(version):
             self._best = max(self._best or (version, name), (version, name))
         elif self._best is None:
-            for each in self._neighbours:
-                each.add((version, name))
+            for bound, below, above in self._near:
+                insort(below if version < bound else above, (version, name))
+                del below[:-_NEAREST], above[_NEAREST:]
 
     @property
     def highest(self) -> str | None:
@@ -296,33 +290,14 @@ class Choice:
         """Return for a message what there is instead of a version in the range."""
         if not self._is_any:
             return "none of them is a version like 1.2.3"
-        distances: dict[tuple[Version, str], int] = {}
-        for each in self._neighbours:
-            for distance, found in each.ranked():
+        distances: dict[_Found, int] = {}
+        for _, below, above in self._near:
+            for distance, found in (*enumerate(reversed(below), 1), *enumerate(above, 1)):
                 distances[found] = min(distance, distances.get(found, distance))
         # The higher of two counts first.
         near = sorted(sorted(distances, reverse=True), key=lambda found: distances[found])
         nearest = sorted(near[:_NEAREST], reverse=True)
         return f"the nearest are {', '.join(quote(name) for _, name in nearest)}"
-
-
-class _Neighbours:
-    """The versions next to a bound of a range, on either side of it."""
-
-    def __init__(self, bound: Version) -> None:
-        self._bound = bound
-        self._below: list[tuple[Version, str]] = []
-        self._above: list[tuple[Version, str]] = []
-
-    def add(self, found: tuple[Version, str]) -> None:
-        """Remember a version if it is one of the nearest."""
-        insort(self._below if found[0] < self._bound else self._above, found)
-        del self._below[:-_NEAREST], self._above[_NEAREST:]
-
-    def ranked(self) -> Iterator[tuple[int, tuple[Version, str]]]:
-        """Yield how far each is from the bound, counted in versions."""
-        yield from enumerate(reversed(self._below), 1)
-        yield from enumerate(self._above, 1)
 
 
 def similar(name: str, names: Iterable[str], check: Check = proceed) -> list[str]:

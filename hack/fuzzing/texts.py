@@ -165,8 +165,7 @@ class _Answer:
         head, _, body = data.partition(b"\n\n")
         status, *lines = head.decode("latin-1").split("\n")
         self.status = int(status) if re.fullmatch("[1-5][0-9][0-9]", status) else 200
-        self.headers, self.host = Message(), "example.com"
-        self.place = Place(subject=_PATH, host=self.host)
+        self.headers, self.place = Message(), Place(subject=_PATH, host="example.com")
         for line in lines:
             name, _, value = line.partition(":")
             if re.fullmatch(r"[A-Za-z-]+", name):

@@ -43,13 +43,13 @@ from rukpak.controller.sources.git.connection import (
 )
 from rukpak.controller.sources.git.objects import SUBMODULE, Item, Objects
 from rukpak.controller.sources.git.process import NOT_FOLLOWED, RedirectedError
-from rukpak.controller.sources.hosts import Detour, Place, find_url_problems, place_of
+from rukpak.controller.sources.hosts import Detour, Place, find_problems, find_url_problems, place_of
 from rukpak.controller.sources.pace import check_deadline
 from rukpak.controller.sources.signatures import SignatureError, checking
 from rukpak.controller.sources.signatures.git import ALGORITHMS, COMMIT, TAG, read_commit, read_keys, read_tag, verify
 from rukpak.controller.sources.transport import Transport
 from rukpak.controller.sources.trust import certificate_problems, certificates_of, credential_headers, read_tls
-from rukpak.controller.sources.versions import Choice, Range, checked, range_problems
+from rukpak.controller.sources.versions import Choice, Range, checked
 
 Found = TypeVar("Found")
 
@@ -78,14 +78,11 @@ class GitSource:
         """Return what is wrong with the parameters, each with its field path below `path`."""
         ref, directory = _ref(parameters), _directory(parameters)
         problems = find_url_problems(parameters.get("repository", ""), f"{path}.repository", parse_repository)
-        try:
-            check_ref(ref)
-        except ValueError as error:
-            problems.append(f"{path}.ref: {quote(ref)} {error}")
+        problems += find_problems(ref, f"{path}.ref", check_ref)
         if semver := parameters.get("semver"):
             if ref != _DEFAULT_REF:
                 problems.append(f"{path}.ref: must not be set with semver; remove it")
-            problems += range_problems(semver, f"{path}.semver")
+            problems += find_problems(semver, f"{path}.semver", Range)
         if not _is_directory(directory):
             problems.append(f"{path}.directory: {quote(directory)} is not a relative path like foo/bar; correct it")
         return problems + certificate_problems(parameters, path)

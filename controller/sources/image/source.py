@@ -18,7 +18,7 @@ from rukpak.api.plugins import MEBIBYTE, Access, Entry, Resolution, Signer
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.limits import Rejection, quote
 from rukpak.controller.content.tar import read_tar
-from rukpak.controller.sources.hosts import Place
+from rukpak.controller.sources.hosts import Place, find_problems
 from rukpak.controller.sources.image.manifest import (
     VERSION,
     Image,
@@ -43,7 +43,6 @@ from rukpak.controller.sources.versions import (
     compile_filter,
     is_version,
     parse_version,
-    range_problems,
 )
 
 _PLATFORM = re.compile(r"[a-z0-9]+/[a-z0-9_]+(?:/[a-z0-9._]+)?")
@@ -59,11 +58,8 @@ class ImageSource:
 
     def validate(self, parameters: Mapping[str, Any], path: str) -> list[str]:
         """Return what is wrong with the parameters, each with its field path below `path`."""
-        problems = []
-        try:
-            parse_reference(parameters.get("ref", ""))
-        except ValueError as error:
-            problems.append(f"{path}.ref: image reference {quote(parameters.get('ref', ''))} {error}")
+        ref = parameters.get("ref", "")
+        problems = find_problems(ref, f"{path}.ref", parse_reference, f"image reference {quote(ref)}")
         problems += _range_problems(parameters, path)
         if not _PLATFORM.fullmatch(_platform(parameters)):
             problem = f"{quote(_platform(parameters))} is not os/architecture[/variant]"
@@ -169,12 +165,8 @@ def _range_problems(parameters: Mapping[str, Any], path: str) -> list[str]:
     problems = []
     if has_target(parameters.get("ref", "")):
         problems.append(f"{path}.ref: must have neither tag nor digest together with semver; remove it")
-    problems += range_problems(parameters["semver"], f"{path}.semver")
-    try:
-        compile_filter(parameters.get("semverFilter") or "")
-    except ValueError as error:
-        problems.append(f"{path}.semverFilter: {quote(parameters['semverFilter'])} {error}")
-    return problems
+    problems += find_problems(parameters["semver"], f"{path}.semver", Range)
+    return problems + find_problems(parameters.get("semverFilter") or "", f"{path}.semverFilter", compile_filter)
 
 
 def _choose_tag(registry: Registry, parameters: Mapping[str, Any], reference: ImageReference, access: Access) -> str:
