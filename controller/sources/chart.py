@@ -134,12 +134,24 @@ class ChartSource:
     def _connected(
         self, parameters: Mapping[str, Any], access: Access, missing: Reason
     ) -> Iterator[Repository | RegistryRepository]:
+        """Provide the repository of a source, for one call.
+
+        Raises: BundleError (InvalidReference, InsecureRefused, SecretInvalid).
+        """
         if _is_in_registry(parameters):
             with connected_to_registry(parameters, access, missing) as registry:
                 yield registry
-        else:
-            with _connected(parameters, access, self._shared) as repository:
-                yield repository
+            return
+        try:
+            address = repository_address(parameters["repository"])
+        except ValueError as error:
+            raise BundleError(Reason.INVALID_REFERENCE, f"the URL {error}", place=f"{access.path}.repository") from None
+        transport = connect(address, parameters, access, "repository")
+        if access.credentials and access.credentials.registries:
+            problem = "the Secret has a type for registries; give it keys username and password, or bearerToken"
+            raise BundleError(Reason.SECRET_INVALID, problem, place=f"{access.path}.auth")
+        with transport:
+            yield Repository(transport, parameters, access, self._shared)
 
 
 def repository_address(text: str) -> Address:
@@ -458,25 +470,6 @@ class Repository:
         problem = f"{chart} is not what its digest says: it was replaced, or index.yaml is wrong"
         remedy = f"publish both again, or set annotation {names.RECONCILE_REQUESTED_AT}"
         return BundleError(Reason.DIGEST_MISMATCH, f"{problem}; {remedy}", place=self._access.path)
-
-
-@contextmanager
-def _connected(parameters: Mapping[str, Any], access: Access, shared: Shared) -> Iterator[Repository]:
-    """Provide the repository of a source, for one call.
-
-    Raises: BundleError (InvalidReference, InsecureRefused, SecretInvalid).
-    """
-    path = f"{access.path}.repository"
-    try:
-        address = repository_address(parameters["repository"])
-    except ValueError as error:
-        raise BundleError(Reason.INVALID_REFERENCE, f"the URL {error}", place=path) from None
-    transport = connect(address, parameters, access, "repository")
-    if access.credentials and access.credentials.registries:
-        problem = "the Secret has a type for registries; give it keys username and password, or bearerToken"
-        raise BundleError(Reason.SECRET_INVALID, problem, place=f"{access.path}.auth")
-    with transport:
-        yield Repository(transport, parameters, access, shared)
 
 
 def _is_in_registry(parameters: Mapping[str, Any]) -> bool:

@@ -31,6 +31,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Self, TypeAlias
 from urllib.parse import quote as quote_url
 from urllib.parse import urlsplit
@@ -176,7 +177,13 @@ class Guard:
             route = find_route(self._subject, server, self._network, plain=plain and not self._plain)
         except UnicodeError:
             raise urllib3.exceptions.LocationParseError(host) from None
-        peer = self._connect(route, server, connection)
+        try:
+            peer = _connect_first(route, connection, self.until)
+        except OSError as error:
+            if route.proxy is None:
+                raise
+            place = Place(subject=self._subject, host=server.authority, proxy=route.proxy.authority)
+            raise place.unreachable(of_proxy(_problem_of(tuple(find_causes(error))))) from None
         self._close_opening()
         # During the TLS handshake the socket cannot be reached, but its duplicate can.
         self._opening = peer.dup()
@@ -186,15 +193,6 @@ class Guard:
             _open_tunnel(peer, server, route.proxy, self._subject)
             peer.settimeout(connection.timeout)
         return peer
-
-    def _connect(self, route: Route, server: Location, connection: urllib3.connection.HTTPConnection) -> socket.socket:
-        try:
-            return _connect_first(route, connection, self.until)
-        except OSError as error:
-            if route.proxy is None:
-                raise
-            place = Place(subject=self._subject, host=server.authority, proxy=route.proxy.authority)
-            raise place.unreachable(of_proxy(_problem_of(tuple(find_causes(error))))) from None
 
     def keep(self, connection: urllib3.connection.HTTPConnection) -> None:
         """Register a connection that is ready for requests."""
@@ -311,32 +309,6 @@ class _SecurePool(urllib3.HTTPSConnectionPool):
     def _validate_conn(self, conn: Any) -> None:
         if conn.is_closed:
             conn.connect()
-
-
-class GuardedPools(urllib3.PoolManager):
-    """Pools that open every connection through a guard.
-
-    Args:
-        guard: of all connections.
-        context: returns the TLS context for an origin; called only if there is a connection to it over https.
-        options: urllib3's.
-    """
-
-    def __init__(self, guard: Guard, context: Callable[[Origin], ssl.SSLContext], **options: Any) -> None:
-        super().__init__(**options)
-        self._context = context
-        self.pool_classes_by_scheme = {
-            "http": _guarded(urllib3.HTTPConnectionPool, _Connection, guard),
-            "https": _guarded(_SecurePool, _SecureConnection, guard),
-        }
-
-    def _new_pool(
-        self, scheme: str, host: str, port: int, request_context: dict[str, Any] | None = None
-    ) -> urllib3.HTTPConnectionPool:
-        options = dict(self.connection_pool_kw if request_context is None else request_context)
-        if scheme == "https":
-            options["ssl_context"] = self._context((scheme, host.strip("[]"), port))
-        return super()._new_pool(scheme, host, port, options)
 
 
 def _guarded(pool: type, connection: type, guard: Guard) -> type:
@@ -732,20 +704,27 @@ def _wait(state: tenacity.RetryCallState) -> float:
 
 
 class _Adapter(HTTPAdapter):
-    """An adapter with guarded pools and our TLS context, without requests' own certificates and proxies."""
+    """An adapter with our TLS contexts, without requests' own certificates and proxies.
+
+    Args:
+        guard: through which every connection is opened.
+        proxies: that requests in plain http are sent to.
+        context: returns the TLS context for an origin; called only for the first connection to it over https.
+    """
 
     def __init__(self, guard: Guard, proxies: Proxies, context: Callable[[Origin], ssl.SSLContext]) -> None:
-        self._guard, self._proxies, self._context = guard, proxies, context
         super().__init__(max_retries=0)
-
-    def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **_: Any) -> None:
-        """Create the guarded pools."""
-        self.poolmanager = GuardedPools(self._guard, self._context, num_pools=connections, maxsize=maxsize, block=block)
+        self._proxies, self._context = proxies, lru_cache(maxsize=None)(context)
+        self.poolmanager.pool_classes_by_scheme = {
+            "http": _guarded(urllib3.HTTPConnectionPool, _Connection, guard),
+            "https": _guarded(_SecurePool, _SecureConnection, guard),
+        }
 
     def build_connection_pool_key_attributes(self, request: Any, verify: Any, cert: Any = None) -> Any:  # noqa: ARG002
         """Return what selects a pool: scheme, host and port, and none of requests' TLS options."""
-        parts = urlsplit(request.url)
-        return {"scheme": parts.scheme, "host": parts.hostname, "port": parts.port}, {}
+        scheme, host, port = origin = origin_of(request.url)
+        options = {"ssl_context": self._context(origin)} if scheme == "https" else {}
+        return {"scheme": scheme, "host": host, "port": port}, options
 
     def request_url(self, request: Any, proxies: Any) -> str:  # noqa: ARG002
         """Return what the first line of a request contains: all of the URL for a proxy, which sends it on."""

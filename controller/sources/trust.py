@@ -243,27 +243,6 @@ def certificates_of(parameters: Mapping[str, Any], access: Access) -> str:
     return parameters.get("certificateData") or certificates
 
 
-def authorization_of(access: Access, username: str = "") -> str:
-    """Return the value of the header `Authorization`; '' without credentials.
-
-    Args:
-        access: credentials, and the path that starts messages.
-        username: for a Secret that has a password only.
-
-    Raises: BundleError (SecretInvalid).
-    """
-    credentials = access.credentials or Credentials()
-    if credentials.bearer_token:
-        token = credentials.bearer_token.strip()
-        if not _TOKEN.fullmatch(token):
-            problem = 'key "bearerToken" of the Secret is not a valid token; replace it'
-            raise BundleError(Reason.SECRET_INVALID, problem, place=f"{access.path}.auth")
-        return f"Bearer {token}"
-    if credentials.password:
-        return basic(credentials.username or username, credentials.password)
-    return ""
-
-
 def credential_headers(
     parameters: Mapping[str, Any], access: Access, server: Location, username: str = ""
 ) -> dict[str, str]:
@@ -277,8 +256,16 @@ def credential_headers(
 
     Raises: BundleError (InsecureRefused for plain http and unverified https; SecretInvalid).
     """
-    authorization = authorization_of(access, username)
-    if not authorization:
+    credentials = access.credentials or Credentials()
+    if credentials.bearer_token:
+        token = credentials.bearer_token.strip()
+        if not _TOKEN.fullmatch(token):
+            problem = 'key "bearerToken" of the Secret is not a valid token; replace it'
+            raise BundleError(Reason.SECRET_INVALID, problem, place=f"{access.path}.auth")
+        authorization = f"Bearer {token}"
+    elif credentials.password:
+        authorization = basic(credentials.username or username, credentials.password)
+    else:
         return {}
     check_secure(access.path, plain=server.scheme != HTTPS, verify=_verifies(parameters))
     return {"Authorization": authorization}
