@@ -22,6 +22,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 from urllib.parse import quote as quote_url
 from urllib.parse import urlsplit
@@ -177,7 +178,7 @@ class Repository:
 
     def __init__(self, transport: Transport, parameters: Mapping[str, Any], access: Access, shared: Shared) -> None:
         self._transport, self._access, self._shared = transport, access, shared
-        self._request = parse_request(parameters)
+        self._request, self._check = parse_request(parameters), partial(check_deadline, access)
         address = self._address = repository_address(parameters["repository"])
         self._verify: bool = bool(parameters.get("verify"))
         self._trust = {"certificateData": parameters.get("certificateData") or ""}
@@ -268,9 +269,6 @@ class Repository:
         problem = f"the repository no longer has version {quote(version)} of chart {quote(name)}"
         remedy = f"publish it again, or set annotation {names.RECONCILE_REQUESTED_AT}"
         raise BundleError(Reason.PINNED_CONTENT_GONE, f"{problem}; {remedy}", place=f"{self._access.path}.version")
-
-    def _check(self) -> None:
-        check_deadline(self._access)
 
     def _digest_of(self, release: Release) -> str:
         found = _DIGEST.fullmatch(release.digest.lower())

@@ -135,7 +135,7 @@ def read_tags(registry: Registry, room: Room = endless, check: Check = proceed) 
         query = urlsplit(_next(response.headers.get("Link", ""))).query
         if not query:
             if count:
-                registry.settle()
+                response.settle()
             return
     problem = f"the repository has more than {_MOST} tags; name one tag instead of a range"
     raise BundleError(Reason.CONTENT_REJECTED, problem, place=response.place.subject)
@@ -277,10 +277,6 @@ class Registry:
         if response.status == _BAD_REQUEST and query.startswith("n="):
             response, _ = self._exchange("GET", "tags", "list", (_OK,))
         return self._accept(response, "tags", "list")
-
-    def settle(self) -> None:
-        """Note that what was read is what was looked for, even if another host has sent it."""
-        self._transport.settle()
 
     def open_blob(self, descriptor: Descriptor, advance: Advance = lambda _count, _place: None) -> Blob:
         """Return a blob to read; `advance` is called with the number of bytes of each read, and who sends them.

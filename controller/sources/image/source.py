@@ -200,7 +200,11 @@ def _read_image(registry: Registry, digest: str, platform: str, access: Access, 
     if depth == _MOST_DEPTH:
         problem = "indexes are inside each other too deeply; push the images into one"
         raise BundleError(Reason.UNSUPPORTED_CONTENT, problem, place=f"{access.path}.ref")
-    digests, missing = _choose(document, platform, access.path)
+    missing = None
+    try:
+        digests = [choose(document, platform, access.path).digest]
+    except BundleError as error:  # unless one of the indexes in it has the image
+        digests, missing = [entry.digest for entry in document.indexes[:_MOST_INDEXES]], error.without_frames()
     del document  # the registry may take its time to answer
     for each in digests:
         try:
@@ -209,14 +213,6 @@ def _read_image(registry: Registry, digest: str, platform: str, access: Access, 
             if missing is None or error.reason is not Reason.PLATFORM_NOT_FOUND:
                 raise
     raise missing or AssertionError
-
-
-def _choose(index: Index, platform: str, path: str) -> tuple[list[str], BundleError | None]:
-    """Return what of an index to read, and if that is only indexes in it, the error if none of them has the image."""
-    try:
-        return [choose(index, platform, path).digest], None
-    except BundleError as error:
-        return [entry.digest for entry in index.indexes[:_MOST_INDEXES]], error.without_frames()
 
 
 def _name_files(layers: tuple[Layer, ...], image: Image, registry: Registry, access: Access) -> tuple[Layer, ...]:

@@ -29,6 +29,9 @@ class Page:
     def read_all(self, limit: int) -> bytes:
         return BytesIO(self.body).read(limit)
 
+    def settle(self) -> None:
+        """Take it for a list of tags."""
+
 
 @dataclass
 class Pages:
@@ -36,14 +39,10 @@ class Pages:
 
     pages: dict[str, Page]
     asked: list[str] = field(default_factory=list)
-    are_settled: bool = False
 
     def list_tags(self, query: str) -> Page:
         self.asked.append(query)
         return self.pages[query]
-
-    def settle(self) -> None:
-        self.are_settled = True
 
 
 def page(tags: Any, following: str = "") -> Page:
