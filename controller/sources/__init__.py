@@ -10,9 +10,8 @@ writing entries is left to `content`, reading Secrets to `revisions`.
     transport      HTTP for all kinds
     pace           how slow is too slow
     versions       ranges of versions
-    hosts          which hosts are allowed and which redirects followed, and what is told about others
+    hosts          which hosts and addresses are allowed and which redirects followed, and what is told about others
     routes         the way to a server: host, addresses, proxy, keys
-    addresses      which addresses are allowed
     credentials    the values of a Secret, and for which registry they are
     trust          certificates to trust, and when credentials may be sent
 """

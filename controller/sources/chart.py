@@ -22,6 +22,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 from urllib.parse import quote as quote_url
 from urllib.parse import urlsplit
@@ -43,7 +44,6 @@ from rukpak.controller.sources.chart_index import (
     read_charts,
 )
 from rukpak.controller.sources.chart_registry import (
-    ChartRequest,
     RegistryRepository,
     parse_request,
     pinned_version,
@@ -52,7 +52,6 @@ from rukpak.controller.sources.chart_registry import (
 )
 from rukpak.controller.sources.chart_registry import connected as connected_to_registry
 from rukpak.controller.sources.hosts import (
-    HTTPS,
     PRINTABLE,
     Address,
     Detour,
@@ -61,7 +60,7 @@ from rukpak.controller.sources.hosts import (
     follow,
     parse_address,
 )
-from rukpak.controller.sources.http import Download, Wanted, connect, read_signature
+from rukpak.controller.sources.http import Download, Wanted, connect, find_validator, read_signature
 from rukpak.controller.sources.image.reference import OCI, registry_address
 from rukpak.controller.sources.pace import check_deadline
 from rukpak.controller.sources.signatures import UnusableKeysError, checking
@@ -118,7 +117,7 @@ class ChartSource:
             TLSVerificationFailed, InsecureRefused, InvalidReference, SecretInvalid).
         """
         with self._connected(parameters, access, Reason.NOT_FOUND) as found:
-            return found.resolve(parse_request(parameters))
+            return found.resolve()
 
     def content_key(self, parameters: Mapping[str, Any], resolution: Resolution) -> str:  # noqa: ARG002 - the contract
         """Return the digest, which is verified before anything is unpacked, and how it is read."""
@@ -130,18 +129,30 @@ class ChartSource:
         Raises: BundleError (PinnedContentGone, and those of `resolve` except NotFound).
         """
         with self._connected(parameters, access, Reason.PINNED_CONTENT_GONE) as found:
-            yield from found.fetch(parse_request(parameters), resolution)
+            yield from found.fetch(resolution)
 
     @contextmanager
     def _connected(
         self, parameters: Mapping[str, Any], access: Access, missing: Reason
     ) -> Iterator[Repository | RegistryRepository]:
+        """Provide the repository of a source, for one call.
+
+        Raises: BundleError (InvalidReference, InsecureRefused, SecretInvalid).
+        """
         if _is_in_registry(parameters):
             with connected_to_registry(parameters, access, missing) as registry:
                 yield registry
-        else:
-            with _connected(parameters, access, self._shared) as repository:
-                yield repository
+            return
+        try:
+            address = repository_address(parameters["repository"])
+        except ValueError as error:
+            raise BundleError(Reason.INVALID_REFERENCE, f"the URL {error}", place=f"{access.path}.repository") from None
+        transport = connect(address, parameters, access, "repository")
+        if access.credentials and access.credentials.registries:
+            problem = "the Secret has a type for registries; give it keys username and password, or bearerToken"
+            raise BundleError(Reason.SECRET_INVALID, problem, place=f"{access.path}.auth")
+        with transport:
+            yield Repository(transport, parameters, access, self._shared)
 
 
 def repository_address(text: str) -> Address:
@@ -167,12 +178,13 @@ class Repository:
 
     def __init__(self, transport: Transport, parameters: Mapping[str, Any], access: Access, shared: Shared) -> None:
         self._transport, self._access, self._shared = transport, access, shared
+        self._request, self._check = parse_request(parameters), partial(check_deadline, access)
         address = self._address = repository_address(parameters["repository"])
         self._verify: bool = bool(parameters.get("verify"))
         self._trust = {"certificateData": parameters.get("certificateData") or ""}
         self._name = replace(address, query="").url  # a query may contain a secret
         self._index_address = replace(address, path=f"{address.path}/index.yaml")
-        self._headers = credential_headers(parameters, access, plain=address.scheme != HTTPS)
+        self._headers = credential_headers(parameters, access, address)
         self._passes_credentials = bool(parameters.get("passCredentials"))
         self._is_own_index = False
         """Whether the repository itself has sent the index that is used, and not a host that it redirects to."""
@@ -184,44 +196,41 @@ class Repository:
         self._key = hmac.new(_SALT, json.dumps(shared_by).encode(), hashlib.sha256).hexdigest()
         """What calls that may share an answer have in common."""
 
-    def resolve(self, request: ChartRequest) -> Resolution:
+    def resolve(self) -> Resolution:
         """Return the version to use; the chart itself is read only if neither spec nor index has its digest.
 
         Raises: BundleError (NotFound, DigestMismatch, VerificationFailed, VerificationUnavailable, InvalidVerification,
             and those of a download).
         """
-        if pinned := self._access.pinned:
-            release = self._find(request, pinned_version(pinned))
-            self._authorize(release, pinned)
-            return replace(pinned, signer=self._find_signer(request, release, pinned.digest))
-        release = self._choose(request)
-        digest = self._digest_of(release)
-        if request.digest and digest not in ("", request.digest):
-            problem = f"version {quote(release.version)} has another digest; find out who changed it, or correct sha256"
-            raise BundleError(Reason.DIGEST_MISMATCH, f"{self._access.path}.sha256: {problem}")
-        if not (digest or request.digest):
-            return self._read_now(request, release)
-        resolution = request.pin(self._name, release.version, digest or request.digest)
+        if resolution := self._access.pinned:
+            release = self._find(pinned_version(resolution))
+        else:
+            release = self._choose()
+            digest = self._digest_of(release) or self._request.digest
+            if not digest:
+                return self._read_now(release)
+            self._request.check_digest(release.version, digest, self._access.path)
+            resolution = self._request.pin(self._name, release.version, digest)
         self._authorize(release, resolution)
-        return replace(resolution, signer=self._find_signer(request, release, resolution.digest))
+        return replace(resolution, signer=self._find_signer(release, resolution.digest))
 
-    def fetch(self, request: ChartRequest, resolution: Resolution) -> Iterator[Entry]:
+    def fetch(self, resolution: Resolution) -> Iterator[Entry]:
         """Yield the files of the chart that was resolved; its digest is verified before the first one.
 
         Raises: BundleError (PinnedContentGone, DigestMismatch, ContentRejected, UnsupportedContent, and those of a
             download).
         """
-        release = self._find(request, pinned_version(resolution))
+        release = self._find(pinned_version(resolution))
         if release.url.startswith(OCI):
-            yield from self._fetch_from_registry(release, request, resolution)
+            yield from self._fetch_from_registry(release, resolution)
             return
         with Spool(self._access.scratch, self._access.path) as spool:
             self._download(self._address_of(release), Reason.PINNED_CONTENT_GONE).fetch(spool)
             if spool.digest != resolution.digest:
-                raise self._mismatch(request, release)
+                raise self._mismatch(release)
             yield from read_chart(spool.rewind(), self._access)
 
-    def _fetch_from_registry(self, release: Release, request: ChartRequest, resolution: Resolution) -> Iterator[Entry]:
+    def _fetch_from_registry(self, release: Release, resolution: Resolution) -> Iterator[Entry]:
         """Yield the files of a chart of which the index says that a registry has it, as Bitnami's do since 2024.
 
         The registry gets no credentials, and a message tells nothing about it: any index may name any host.
@@ -233,7 +242,7 @@ class Repository:
         detour = Detour(shown=self._not_in_registry(release, folder))
         try:
             with connected_to_registry(parameters, access, Reason.PINNED_CONTENT_GONE, detour) as found:
-                yield from found.fetch(request, resolution)
+                yield from found.fetch(resolution)
         except BundleError as error:
             raise detour.end(error, access) from None
 
@@ -244,23 +253,22 @@ class Repository:
 
     # versions
 
-    def _choose(self, request: ChartRequest) -> Release:
-        index, name = self._index(self._access.max_age), request.name
-        if index.versions(name) is None:
-            raise request.unknown(index.names, self._access.path, self._check)
-        version = request.choose(index.versions(name) or (), self._access.path, self._check)
-        return (index.releases(name, version) or [])[0]
+    def _choose(self) -> Release:
+        index, name = self._index(self._access.max_age), self._request.name
+        versions = index.versions(name)
+        if versions is None:
+            raise self._request.unknown(index.names, self._access.path, self._check)
+        version = self._request.choose(versions, self._access.path, self._check)
+        return next(index.releases(name, version))
 
-    def _find(self, request: ChartRequest, version: str) -> Release:
+    def _find(self, version: str) -> Release:
+        name = self._request.name
         for max_age in (_FETCH_AGE, 0.0):
-            if releases := self._index(max_age).releases(request.name, version):
-                return releases[0]  # of equal versions
-        problem = f"the repository no longer has version {quote(version)} of chart {quote(request.name)}"
+            if release := next(self._index(max_age).releases(name, version), None):
+                return release  # the first of equal versions
+        problem = f"the repository no longer has version {quote(version)} of chart {quote(name)}"
         remedy = f"publish it again, or set annotation {names.RECONCILE_REQUESTED_AT}"
         raise BundleError(Reason.PINNED_CONTENT_GONE, f"{problem}; {remedy}", place=f"{self._access.path}.version")
-
-    def _check(self) -> None:
-        check_deadline(self._access)
 
     def _digest_of(self, release: Release) -> str:
         found = _DIGEST.fullmatch(release.digest.lower())
@@ -293,8 +301,8 @@ class Repository:
                 if known and (answer.is_unchanged or known.digest == spool.digest):
                     found = known
                 else:
-                    own = not answer.is_elsewhere
-                    found = Index(self._read_charts(spool), spool.digest, answer.validator, is_own=own)
+                    own, validator = not answer.place.is_elsewhere, find_validator(answer)
+                    found = Index(self._read_charts(spool), spool.digest, validator, is_own=own)
         except BundleError as error:
             raise self._transport.conceal(error) from None  # before those that wait for this answer are told
         self._transport.settle()
@@ -314,35 +322,26 @@ class Repository:
 
     # charts
 
-    def _read_now(self, request: ChartRequest, release: Release) -> Resolution:
+    def _read_now(self, release: Release) -> Resolution:
         if release.url.startswith(OCI):  # of a tag, which the digest of the chart would have to be asked of
             raise self._not_in_registry(release, release.url.rpartition("/")[0])
         previous = self._access.previous
-        is_known = previous is not None and pinned_version(previous) == release.version
-        if self._verify:
-            return self._read_signed(request, release, previous if is_known else None)
-        with Spool(self._access.scratch, self._access.path) as spool:
-            answer = self._download(self._address_of(release)).fetch(
-                spool, previous.validator if previous and is_known else ""
-            )
-            if previous and answer.is_unchanged:
-                return previous
-            resolution = request.pin(self._name, release.version, spool.digest, answer.validator)
-            self._access.keep(resolution, read_chart(spool.rewind(), self._access))
-            return resolution
-
-    def _read_signed(self, request: ChartRequest, release: Release, previous: Resolution | None) -> Resolution:
+        if previous and pinned_version(previous) != release.version:
+            previous = None
         download = self._download(self._address_of(release))
-        validator = previous.validator if previous and previous.signer else ""
-        if previous and validator and download.ask(validator).is_unchanged:
-            return previous
-        provenance = self._read_provenance(release)  # first, as the signature of a file
+        validator, provenance = previous.validator if previous and (previous.signer or not self._verify) else "", b""
+        if self._verify:
+            if previous and validator and download.ask(validator).is_unchanged:
+                return previous
+            provenance = self._read_provenance(release)  # first, as the signature of a file
         with Spool(self._access.scratch, self._access.path) as spool:
             answer = download.fetch(spool, validator)
             if previous and answer.is_unchanged:
                 return previous
-            resolution = request.pin(self._name, release.version, spool.digest, answer.validator)
-            resolution = replace(resolution, signer=self._check_signature(request, release, spool.digest, provenance))
+            resolution = self._request.pin(self._name, release.version, spool.digest, find_validator(answer))
+            if self._verify:
+                signer = self._check_signature(release, spool.digest, provenance)
+                resolution = replace(resolution, signer=signer)
             self._access.keep(resolution, read_chart(spool.rewind(), self._access))
             return resolution
 
@@ -405,7 +404,7 @@ class Repository:
 
     # signatures
 
-    def _find_signer(self, request: ChartRequest, release: Release, digest: str) -> Signer | None:
+    def _find_signer(self, release: Release, digest: str) -> Signer | None:
         """Return who has signed a chart, as `verify` asks.
 
         Raises: BundleError (VerificationFailed, VerificationUnavailable, InvalidVerification).
@@ -413,7 +412,7 @@ class Repository:
         if not self._verify:
             return None
         known = self._access.known_signer(digest)
-        return known or self._check_signature(request, release, digest, self._read_provenance(release))
+        return known or self._check_signature(release, digest, self._read_provenance(release))
 
     def _read_provenance(self, release: Release) -> bytes:
         path = f"{self._access.path}.verify"
@@ -431,11 +430,11 @@ class Repository:
         self._transport.settle()  # it is what was looked for, wherever it is
         return found
 
-    def _check_signature(self, request: ChartRequest, release: Release, digest: str, provenance: bytes) -> Signer:
+    def _check_signature(self, release: Release, digest: str, provenance: bytes) -> Signer:
         with checking(f"{self._access.path}.verify", _KEYS):
             if not (keyring := read_keys(self._access.trusted.data.get(_KEYS, {}))):
                 raise UnusableKeysError("the Secret has no keys; add OpenPGP keys as *.asc or *.gpg")
-            chart = ChartArchive(name=request.name, version=release.version, digest=digest)
+            chart = ChartArchive(name=self._request.name, version=release.version, digest=digest)
             return verify_provenance(chart, provenance, keyring, self._access, now=time.time())
 
     def _address_of(self, release: Release) -> Address:
@@ -461,33 +460,14 @@ class Repository:
             self._transport.identify_to(address.origin)
         return replace(address, query=address.query or (self._address.query if is_relative else ""))
 
-    def _mismatch(self, request: ChartRequest, release: Release) -> BundleError:
-        chart = f"version {quote(release.version)} of chart {quote(request.name)}"
-        if request.digest:
+    def _mismatch(self, release: Release) -> BundleError:
+        chart = f"version {quote(release.version)} of chart {quote(self._request.name)}"
+        if self._request.digest:
             problem = f"{chart} does not have this digest; find out who changed it, or correct sha256"
             return BundleError(Reason.DIGEST_MISMATCH, f"{self._access.path}.sha256: {problem}")
         problem = f"{chart} is not what its digest says: it was replaced, or index.yaml is wrong"
         remedy = f"publish both again, or set annotation {names.RECONCILE_REQUESTED_AT}"
         return BundleError(Reason.DIGEST_MISMATCH, f"{problem}; {remedy}", place=self._access.path)
-
-
-@contextmanager
-def _connected(parameters: Mapping[str, Any], access: Access, shared: Shared) -> Iterator[Repository]:
-    """Provide the repository of a source, for one call.
-
-    Raises: BundleError (InvalidReference, InsecureRefused, SecretInvalid).
-    """
-    path = f"{access.path}.repository"
-    try:
-        address = repository_address(parameters["repository"])
-    except ValueError as error:
-        raise BundleError(Reason.INVALID_REFERENCE, f"the URL {error}", place=path) from None
-    transport = connect(address, parameters, access, "repository")
-    if access.credentials and access.credentials.registries:
-        problem = "the Secret has a type for registries; give it keys username and password, or bearerToken"
-        raise BundleError(Reason.SECRET_INVALID, problem, place=f"{access.path}.auth")
-    with transport:
-        yield Repository(transport, parameters, access, shared)
 
 
 def _is_in_registry(parameters: Mapping[str, Any]) -> bool:

@@ -94,19 +94,13 @@ class Index:
         packed = self._charts.get(name)
         return None if packed is None else (line.partition(_SEPARATOR)[0].decode() for line in _unpack(packed))
 
-    def releases(self, name: str, version: str = "") -> list[Release] | None:
-        """Return the releases of a chart in the order of the index; None for an unknown chart.
-
-        Args:
-            name: of the chart.
-            version: of the releases; '' for all, which may take tens of megabytes.
-        """
-        packed = self._charts.get(name)
-        if packed is None:
-            return None
-        beginning = version.encode() + _SEPARATOR if version else b""
-        found = (line.decode().split(_SEPARATOR.decode()) for line in _unpack(packed) if line.startswith(beginning))
-        return [Release(version=each, digest=digest, url=url) for each, digest, url in found]
+    def releases(self, name: str, version: str) -> Iterator[Release]:
+        """Yield the releases of one version of a chart in the order of the index; none for an unknown chart."""
+        beginning = version.encode() + _SEPARATOR
+        for line in _unpack(self._charts.get(name, b"")):
+            if line.startswith(beginning):
+                each, digest, url = line.decode().split(_SEPARATOR.decode())
+                yield Release(version=each, digest=digest, url=url)
 
 
 def _unpack(packed: bytes) -> Iterator[bytes]:
@@ -321,23 +315,21 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(slots=True)
-class _Question:
-    """A request that is being made, for which others wait."""
-
-    asked_at: float
-    path: str
-    """Field path of the source that asks, with which messages start."""
-    done: threading.Event = field(default_factory=threading.Event)
-    failure: BundleError | None = None
-
-
-@dataclass(slots=True)
 class _Slot(Generic[Answer]):
     """What is known of a file."""
 
     answer: Answer | None = None
     asked_at: float = 0.0
-    question: _Question | None = None
+    asking: threading.Lock = field(default_factory=threading.Lock)
+    """Held by the call that asks; others wait for it."""
+    failures: int = 0
+    """How many failures there have been that all who waited have got."""
+    failure: BundleError | None = None
+    """The last one, without the field path of the source."""
+
+    def answer_since(self, oldest: float) -> Answer | None:
+        """Return the answer if it is young enough."""
+        return self.answer if self.asked_at >= oldest else None
 
 
 class SharedAnswers(Generic[Answer]):
@@ -367,37 +359,33 @@ class SharedAnswers(Generic[Answer]):
         Raises: BundleError of `ask`, also if another call has made it; Unreachable at the deadline.
         """
         oldest = self._clock() - max_age
-        while True:
-            with self._lock:
-                slot = self._slots.setdefault(key, _Slot())
-                self._slots.move_to_end(key)
-                if slot.answer and slot.asked_at >= oldest:
-                    return slot.answer
-                question = slot.question
-                if question is None:
-                    mine = slot.question = _Question(asked_at=self._clock(), path=access.path)
-            if question is None:
-                return self._ask(slot, mine, access, ask)
-            self._wait(question, access)
-
-    def _ask(
-        self, slot: _Slot[Answer], question: _Question, access: Access, ask: Callable[[Answer | None], Answer]
-    ) -> Answer:
+        with self._lock:
+            slot = self._slots.setdefault(key, _Slot())
+            self._slots.move_to_end(key)
+        if found := slot.answer_since(oldest):
+            return found
+        failures = slot.failures
+        while not slot.asking.acquire(timeout=_TICK):
+            check_deadline(access)
         try:
-            answer = ask(slot.answer)
+            if slot.failure and slot.failures > failures:
+                raise slot.failure.at(access.path + slot.failure.place)
+            return slot.answer_since(oldest) or self._ask(slot, access, ask)
+        finally:
+            slot.asking.release()
+            with self._lock:
+                self._drop()
+
+    def _ask(self, slot: _Slot[Answer], access: Access, ask: Callable[[Answer | None], Answer]) -> Answer:
+        asked_at = self._clock()
+        try:
+            slot.answer = ask(slot.answer)
         except BundleError as error:
             if error.reason in _OF_ALL and not access.cancelled.is_set():
-                question.failure = error
+                slot.failure, slot.failures = error.at(error.place.removeprefix(access.path)), slot.failures + 1
             raise
-        else:
-            with self._lock:
-                slot.answer, slot.asked_at = answer, question.asked_at
-            return answer
-        finally:
-            with self._lock:
-                slot.question = None
-                self._drop()
-            question.done.set()
+        slot.asked_at = asked_at
+        return slot.answer
 
     def _drop(self) -> None:
         # Without them, the repository is asked again.
@@ -406,12 +394,6 @@ class SharedAnswers(Generic[Answer]):
         for key, size in sizes.items():
             if total <= _SHARED_BYTES and count <= _KEPT_ANSWERS:
                 break
-            if self._slots[key].question is None:
+            if not self._slots[key].asking.locked():
                 del self._slots[key]
                 total, count = total - size, count - 1
-
-    def _wait(self, question: _Question, access: Access) -> None:
-        while not question.done.wait(_TICK):
-            check_deadline(access)
-        if failure := question.failure:
-            raise failure.at(access.path + failure.place.removeprefix(question.path))

@@ -25,7 +25,7 @@ from rukpak.controller.content.digests import digest_of
 from rukpak.controller.content.disk import Spool
 from rukpak.controller.content.limits import Rejection, describe_bytes, quote
 from rukpak.controller.content.tar import is_compressed, read_tar
-from rukpak.controller.sources.hosts import Detour
+from rukpak.controller.sources.hosts import Detour, find_problems
 from rukpak.controller.sources.http import sha256_problems
 from rukpak.controller.sources.image.manifest import (
     CHART,
@@ -49,7 +49,6 @@ from rukpak.controller.sources.versions import (
     is_version,
     parse_loosely,
     parse_version,
-    range_problems,
     similar,
 )
 
@@ -102,6 +101,15 @@ class ChartRequest:
         problem = f"the repository has no chart {quote(self.name)}{told}"
         return BundleError(Reason.NOT_FOUND, f"{problem}; correct it, or publish the chart", place=f"{path}.name")
 
+    def check_digest(self, version: str, digest: str, path: str) -> None:
+        """Check that a version has the digest that the spec asks for, if it asks for one.
+
+        Raises: BundleError (DigestMismatch).
+        """
+        if self.digest not in ("", digest):
+            problem = f"version {quote(version)} has another digest; find out who changed it, or correct sha256"
+            raise BundleError(Reason.DIGEST_MISMATCH, problem, place=f"{path}.sha256")
+
     def pin(self, repository: str, version: str, digest: str, validator: str = "") -> Resolution:
         """Return the resolution for one version of the chart."""
         chosen = "" if self.is_exact else version
@@ -121,7 +129,7 @@ def parse_request(parameters: Mapping[str, Any]) -> ChartRequest:
 
 def request_problems(parameters: Mapping[str, Any], path: str) -> list[str]:
     """Return what is wrong with version and sha256, each with its field path below `path`."""
-    return range_problems(parameters.get("version") or "", f"{path}.version") + sha256_problems(parameters, path)
+    return find_problems(parameters.get("version") or "", f"{path}.version", Range) + sha256_problems(parameters, path)
 
 
 def pinned_version(resolution: Resolution) -> str:
@@ -166,38 +174,37 @@ class RegistryRepository:
 
     def __init__(self, registry: Registry, repository: str, parameters: Mapping[str, Any], access: Access) -> None:
         self._registry, self._repository, self._parameters, self._access = registry, repository, parameters, access
+        self._request = parse_request(parameters)
 
-    def resolve(self, request: ChartRequest) -> Resolution:
+    def resolve(self) -> Resolution:
         """Return the version to use, and the digest of its layer.
 
         Raises: BundleError (NotFound, DigestMismatch, UnsupportedContent, and those of the registry).
         """
         pinned = self._access.pinned
-        version, manifest = self._read_manifest(pinned_version(pinned)) if pinned else self._choose(request)
+        version, manifest = self._read_manifest(pinned_version(pinned)) if pinned else self._choose()
         config, digest = self._read_chart(manifest)
         if pinned and digest != pinned.digest:
             problem = f"version {quote(version)} has another digest by now, so that its signature cannot be checked"
             remedy = "push the recorded one again, or request a new resolution"
             raise BundleError(Reason.PINNED_CONTENT_GONE, f"{problem}; {remedy}", place=f"{self._access.path}.{_FIELD}")
-        if request.digest and digest != request.digest:
-            problem = f"version {quote(version)} has another digest; find out who changed it, or correct sha256"
-            raise BundleError(Reason.DIGEST_MISMATCH, f"{self._access.path}.sha256: {problem}")
+        self._request.check_digest(version, digest, self._access.path)
         signer = self._access.known_signer(digest)
         if signer is None and (signer := self._find_signer(manifest)):
-            signer = replace(signer, version=self._signed_version(request, config))
+            signer = replace(signer, version=self._signed_version(config))
         if signer and not is_version(version, signer.version):
             problem = f"version {quote(version)} is not that of the signed chart, which is {quote(signer.version)}"
             remedy = "find out who has pushed it, and push the chart again"
             raise BundleError(Reason.VERIFICATION_FAILED, f"{problem}; {remedy}", place=f"{self._access.path}.verify")
-        return replace(pinned or request.pin(self._repository, version, digest), signer=signer)
+        return replace(pinned or self._request.pin(self._repository, version, digest), signer=signer)
 
     def _find_signer(self, manifest: bytes) -> Signer | None:
-        repository = f"{self._repository}/{self._parameters['name']}".removeprefix(OCI)
+        repository = f"{self._repository}/{self._request.name}".removeprefix(OCI)
         return find_signer(
             self._registry, self._parameters, self._access, digest=digest_of(manifest), repository=repository
         )
 
-    def fetch(self, _request: ChartRequest, resolution: Resolution) -> Iterator[Entry]:
+    def fetch(self, resolution: Resolution) -> Iterator[Entry]:
         """Yield the files of the chart that was resolved; its digest is verified before the first one.
 
         Raises: BundleError (PinnedContentGone, DigestMismatch, ContentRejected, UnsupportedContent, and those of the
@@ -210,37 +217,31 @@ class RegistryRepository:
                 raise BundleError(Reason.DIGEST_MISMATCH, problem, place=f"{self._access.path}.{_FIELD}")
             yield from read_chart(spool.rewind(), self._access)
 
-    def _choose(self, request: ChartRequest) -> tuple[str, bytes]:
+    def _choose(self) -> tuple[str, bytes]:
         # A version that the spec names is asked for without a list of all.
-        if request.is_exact:
+        if self._request.is_exact:
             try:
-                return self._read_manifest(request.version)
+                return self._read_manifest(self._request.version)
             except BundleError as error:
                 if error.reason is not Reason.NOT_FOUND:
                     raise
         check = partial(check_deadline, self._access)
-        return self._read_manifest(request.choose(self._versions(check), self._access.path, check))
-
-    def _versions(self, check: Check) -> Iterator[str]:
-        are_any = False
-        for page in read_tags(self._registry, self._access.room, check):
-            are_any = are_any or bool(page)
-            yield from (tag.replace("_", "+") for tag in page)
-        if are_any:
-            self._registry.settle()
+        pages = read_tags(self._registry, self._access.room, check)
+        versions = (tag.replace("_", "+") for page in pages for tag in page)
+        return self._read_manifest(self._request.choose(versions, self._access.path, check))
 
     def _read_manifest(self, version: str) -> tuple[str, bytes]:
         return version, self._registry.read_manifest(version.replace("+", "_"))
 
-    def _signed_version(self, request: ChartRequest, config: Descriptor) -> str:
+    def _signed_version(self, config: Descriptor) -> str:
         """Return the version in the signed config of a chart, which must have its name.
 
         Raises: BundleError (VerificationFailed, UnsupportedContent, and those of the registry).
         """
         with closing(self._registry.open_blob(config)) as blob:
             name, version = read_chart_config(blob.read_all(_CONFIG_BYTES))
-        if name != request.name:
-            problem = f"the signed chart is {quote(name)}, and not {quote(request.name)}"
+        if name != self._request.name:
+            problem = f"the signed chart is {quote(name)}, and not {quote(self._request.name)}"
             remedy = "find out who has pushed it, and push the chart again"
             raise BundleError(Reason.VERIFICATION_FAILED, f"{problem}; {remedy}", place=f"{self._access.path}.verify")
         return version
@@ -276,10 +277,7 @@ class RegistryRepository:
                     problem = f"the packaged chart exceeds the limit of {describe_bytes(limit)}; make it smaller"
                     raise BundleError(Reason.CONTENT_REJECTED, problem, place=f"{self._access.path}.{_FIELD}")
                 spool.append(data)
-                if response.place.is_elsewhere:
-                    self._access.receive(spool.size)
-                else:
-                    self._access.progress(spool.size, 0)
+                response.place.report(self._access, spool.size)
             if spool.digest == digest:
                 response.settle()
 
@@ -301,7 +299,5 @@ def connected(
         problem = 'the Secret has the key "bearerToken", which registries do not take; give it username and password'
         raise BundleError(Reason.SECRET_INVALID, problem, place=f"{access.path}.auth")
     folder = f"{OCI}{reference.registry}/{reference.repository}".removesuffix(f"/{parameters['name']}")
-    with connected_to_registry(
-        parameters, reference, access, missing=missing, kind=Registry, field=_FIELD, detour=detour
-    ) as registry:
+    with connected_to_registry(parameters, reference, access, missing=missing, field=_FIELD, detour=detour) as registry:
         yield RegistryRepository(registry, folder, parameters, access)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Annotated, Any
@@ -68,24 +69,17 @@ def parse_secret(secret: Mapping[str, Any], kind: str, path: str) -> Credentials
     Raises: BundleError (SecretInvalid for a Secret without usable keys, or with a malformed value).
     """
     data = _Data(secret, path)
-    if secret.get("type") in _DOCKER_KEYS and kind not in _WITHOUT_REGISTRIES:
-        certificate, key = data.client()
-        return Credentials(
-            registries=data.registries(secret["type"]),
-            certificate_authority=data.certificates(),
-            client_certificate=certificate,
-            client_key=key,
-        )
     certificate, key = data.client()
-    found = Credentials(
+    tls = Credentials(certificate_authority=data.certificates(), client_certificate=certificate, client_key=key)
+    if secret.get("type") in _DOCKER_KEYS and kind not in _WITHOUT_REGISTRIES:
+        return replace(tls, registries=data.registries(secret["type"]))
+    found = replace(
+        tls,
         username=data.line("username"),
         password=data.line("password"),
         bearer_token="" if kind == "image" else data.token("bearerToken"),
         ssh_private_key="" if kind in _WITHOUT_SSH else data.text("ssh-privatekey") or data.text("identity"),
         known_hosts="" if kind in _WITHOUT_SSH else data.text("known_hosts") or data.text("ssh-knownhosts"),
-        certificate_authority=data.certificates(),
-        client_certificate=certificate,
-        client_key=key,
     )
     _check(found, kind, data)
     return found

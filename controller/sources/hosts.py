@@ -124,13 +124,25 @@ def parse_address(text: str) -> Address:
     )
 
 
-def find_url_problems(url: str, path: str, parse: Callable[[str], object]) -> list[str]:
-    """Return what `parse`, which raises ValueError, finds wrong with a URL; it is quoted unless it has a password."""
+def find_problems(text: str, path: str, parse: Callable[[str], object], shown: str = "") -> list[str]:
+    """Return what `parse`, which raises ValueError, finds wrong with a text, starting with the path of its field.
+
+    Args:
+        text: of the field.
+        path: of the field.
+        parse: of the text.
+        shown: what is said of the text; by default it is quoted.
+    """
     try:
-        parse(url)
+        parse(text)
     except ValueError as error:
-        return [f"{path}: {'the URL' if '@' in url else quote(url)} {error}"]
+        return [f"{path}: {shown or quote(text)} {error}"]
     return []
+
+
+def find_url_problems(url: str, path: str, parse: Callable[[str], object]) -> list[str]:
+    """Return what `parse` finds wrong with a URL, as `find_problems`; it is quoted unless it has a password."""
+    return find_problems(url, path, parse, "the URL" if "@" in url else "")
 
 
 def parse_pattern(text: str) -> str:
@@ -178,10 +190,6 @@ SECONDS = 10.0
 _MARGIN = 1.0
 
 
-class ElsewhereError(BundleError):
-    """A request to which a server has redirected failed; the message does not say how."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """Where one request goes, for messages."""
@@ -197,14 +205,34 @@ class Place:
     named_by: str = ""
     """What names the other origin, and which remedy there is, if it is no redirect; in messages."""
 
+    @property
+    def described(self) -> str:
+        """The host for messages, with the proxy in between if there is one."""
+        return f"{quote(self.host)} through proxy {quote(self.proxy)}" if self.proxy else quote(self.host)
+
+    def report(self, access: Access, done: int, total: int = 0) -> None:
+        """Tell how many bytes have arrived; what another host sends is counted, but not shown."""
+        if self.is_elsewhere:
+            access.receive(done)
+        else:
+            access.progress(done, total)
+
+    def unreachable(
+        self, problem: str, retry_after: float | None = None, *, kind: type[BundleError] = BundleError
+    ) -> BundleError:
+        """Return the error for a host that cannot be reached, or that fails."""
+        check = "check the address, the proxy and the network" if self.proxy else "check the address and the network"
+        problem = f"cannot read from {self.described}: {problem}; {check}"
+        return kind(Reason.UNREACHABLE, problem, place=self.subject, retry_after=retry_after)
+
     def show(self, error: BundleError) -> BundleError:
         """Return an error as the user may see it."""
         return self.unusable() if self.is_elsewhere else error
 
-    def unusable(self) -> ElsewhereError:
+    def unusable(self) -> BundleError:
         """Return the only error that users see about a place that was not named."""
         problem = self.named_by or f"{quote(self.host)} redirects to an address that cannot be used; check that server"
-        return ElsewhereError(Reason.UNREACHABLE, problem, place=self.subject)
+        return BundleError(Reason.UNREACHABLE, problem, place=self.subject)
 
     def not_followed(self) -> BundleError:
         """Return the error for a redirect that is not followed."""
@@ -367,9 +395,7 @@ def _narrowest(address: IPv4Address | IPv6Address, networks: Iterable[str]) -> i
 
 def embedded(address: IPv4Address | IPv6Address) -> tuple[IPv4Address, ...]:
     """Return the IPv4 addresses that are embedded in an IPv6 address, and that packets to it may reach."""
-    if isinstance(address, IPv4Address) or address in _NO_ADDRESSES:
-        return ()
-    return tuple(_embedded(address))
+    return () if isinstance(address, IPv4Address) or address in _NO_ADDRESSES else tuple(_embedded(address))
 
 
 def _embedded(address: IPv6Address) -> Iterator[IPv4Address]:

@@ -20,6 +20,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any, BinaryIO
@@ -31,17 +32,11 @@ from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.archive import is_file_name, read_body
 from rukpak.controller.content.disk import Spool
 from rukpak.controller.content.limits import Rejection, describe_bytes, quote
-from rukpak.controller.sources.hosts import HTTPS, Address, check_host, find_url_problems, parse_address
+from rukpak.controller.sources.hosts import Address, check_host, find_problems, find_url_problems, parse_address
 from rukpak.controller.sources.pace import check_deadline
-from rukpak.controller.sources.routes import describe_host
 from rukpak.controller.sources.signatures import SignatureError, checking, cosign
-from rukpak.controller.sources.transport import Response, StatusError, TLSSettings, Transport
-from rukpak.controller.sources.trust import (
-    certificate_problems,
-    certificates_of,
-    client_certificate_of,
-    credential_headers,
-)
+from rukpak.controller.sources.transport import Response, StatusError, Transport
+from rukpak.controller.sources.trust import certificate_problems, credential_headers, read_tls
 
 _CHUNK = 64 * 1024
 _CUTS = 3  # in a row without progress; then the work queue retries
@@ -54,30 +49,6 @@ _LENGTH = re.compile(r"\d{1,18}")
 
 _GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
 _REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.PROXY_AUTHENTICATION_REQUIRED)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """The result of requesting a file."""
-
-    is_unchanged: bool
-    """Whether the file still matches the validator that was sent; then there is no body."""
-    validator: str
-    """Validator of this response; '' for none."""
-    is_elsewhere: bool = False
-    """Whether another host than the named one has answered."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Representation:
-    """The representation that a spool contains the start of."""
-
-    tag: str = ""
-    """Its entity tag, if strong."""
-    total: int = 0
-    """Its size in bytes; 0 if unknown."""
-    url: str = ""
-    """Where it is, if another host has sent it: whoever has redirected must not see that the connection was cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,9 +76,15 @@ class Download:
     def __init__(self, transport: Transport, wanted: Wanted, access: Access) -> None:
         self._transport, self._wanted, self._access = transport, wanted, access
         self._subject = f"{access.path}.{wanted.field}"
-        self._part = _Representation()
+        # Of the representation that the spool contains the start of:
+        self._tag = ""
+        """Its entity tag, if strong."""
+        self._total = 0
+        """Its size in bytes; 0 if unknown."""
+        self._url = ""
+        """Where it is, if another host has sent it: whoever has redirected must not see that the connection was cut."""
 
-    def ask(self, validator: str) -> Answer:
+    def ask(self, validator: str) -> Response:
         """Check that the server has the file for this caller, without reading the body.
 
         By GET: not every server supports HEAD, and a presigned URL is for one method. A redirect to another host is an
@@ -117,7 +94,7 @@ class Download:
         """
         response = self._send(_condition(validator), leaves=False)
         response.discard()
-        return _answer(response)
+        return response
 
     def check(self) -> None:
         """Check that the server has the file for these credentials: by HEAD, or as `ask` where that is refused.
@@ -134,9 +111,8 @@ class Download:
                 leaves=False,
                 named_by=wanted.named_by,
             )
-        except StatusError as error:
-            if error.status == HTTPStatus.TOO_MANY_REQUESTS:
-                raise
+        except StatusError:
+            pass
         else:
             response.discard()
             if response.status == HTTPStatus.OK or response.is_redirect:
@@ -145,8 +121,8 @@ class Download:
                 raise self._failure(response)
         self.ask("")
 
-    def fetch(self, spool: Spool, validator: str = "") -> Answer:
-        """Download the whole file into a spool, unless it still matches a validator.
+    def fetch(self, spool: Spool, validator: str = "") -> Response:
+        """Download the whole file into a spool, unless it still matches a validator; return what has been read.
 
         Raises: BundleError (`missing`, Unauthorized, Unreachable, ContentRejected over the limit, StorageFull, …).
         """
@@ -155,7 +131,7 @@ class Download:
             response = self._send(self._continuation(spool) or _condition(validator))
             cut = None if response.status == HTTPStatus.NOT_MODIFIED else self._receive(response, spool)
             if cut is None:
-                return _answer(response)
+                return response
             cuts = 0 if spool.size >= furthest + _PROGRESS else cuts + 1
             furthest = max(furthest, spool.size)
             if cuts == _CUTS or (response.place.is_elsewhere and not self._continuation(spool)):
@@ -163,8 +139,8 @@ class Download:
 
     def _send(self, headers: Mapping[str, str], *, leaves: bool = True) -> Response:
         url, named, sent = self._wanted.address.url, self._wanted.named, {**self._wanted.headers, **headers}
-        if "Range" in headers and self._part.url:
-            url, named, sent = self._part.url, named or url, dict(headers)
+        if "Range" in headers and self._url:
+            url, named, sent = self._url, named or url, dict(headers)
         named_by = self._wanted.named_by
         response = self._transport.send("GET", url, sent, named=named, leaves=leaves, named_by=named_by)
         expected = {HTTPStatus.OK}
@@ -180,7 +156,7 @@ class Download:
     def _failure(self, response: Response) -> BundleError:
         if response.place.is_elsewhere:
             return response.place.unusable()
-        host, path = describe_host(response.host, response.place.proxy), quote(self._wanted.address.path)
+        host, path = response.place.described, quote(self._wanted.address.path)
         field = self._wanted.field
         if response.status in _GONE:
             remedy = self._wanted.remedy
@@ -195,9 +171,9 @@ class Download:
     # parts
 
     def _continuation(self, spool: Spool) -> Mapping[str, str]:
-        if not (spool.size and self._part.tag):
+        if not (spool.size and self._tag):
             return {}
-        return {"Range": f"bytes={spool.size}-", "If-Range": self._part.tag}
+        return {"Range": f"bytes={spool.size}-", "If-Range": self._tag}
 
     def _receive(self, response: Response, spool: Spool) -> BundleError | None:
         try:
@@ -205,10 +181,7 @@ class Download:
             while data := response.read(_CHUNK):
                 self._check_size(response, spool.size + len(data))
                 spool.append(data)
-                if response.place.is_elsewhere:
-                    self._access.receive(spool.size)
-                else:
-                    self._access.progress(spool.size, self._part.total)
+                response.place.report(self._access, spool.size, self._total)
         except BundleError as error:
             if error.reason is not Reason.UNREACHABLE:
                 raise
@@ -225,28 +198,28 @@ class Download:
         if response.status == HTTPStatus.OK:
             spool.restart()
             length = response.headers.get("Content-Length", "")
-            total = int(length) if _LENGTH.fullmatch(length) else 0
-            url = response.url if response.place.is_elsewhere else ""
-            tag = _validator(response)
-            self._part = _Representation(tag=tag if tag.startswith('"') else "", total=total, url=url)
-            self._check_size(response, total)
+            tag = find_validator(response)
+            self._tag = tag if tag.startswith('"') else ""
+            self._total = int(length) if _LENGTH.fullmatch(length) else 0
+            self._url = response.url if response.place.is_elsewhere else ""
+            self._check_size(response, self._total)
         elif not self._is_rest(response, spool):
-            self._part = _Representation()
-            problem = f"{quote(response.host)} does not resume an interrupted download"
+            self._tag = ""
+            problem = f"{quote(response.place.host)} does not resume an interrupted download"
             raise BundleError(Reason.UNREACHABLE, f"{problem}; use another server", place=self._subject)
 
     def _is_rest(self, response: Response, spool: Spool) -> bool:
         found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
         if response.status != HTTPStatus.PARTIAL_CONTENT or not found:
             return False
-        totals = ("*", str(self._part.total)) if self._part.total else (found[2],)
-        tags = ("", self._part.tag)
+        totals = ("*", str(self._total)) if self._total else (found[2],)
+        tags = ("", self._tag)
         return int(found[1]) == spool.size and found[2] in totals and response.headers.get("ETag", "") in tags
 
     def _check_size(self, response: Response, size: int) -> None:
         limit = self._access.limits.compressed_bytes
         if size > limit:
-            problem = f"the file at {quote(response.host)} exceeds the limit of {describe_bytes(limit)}"
+            problem = f"the file at {quote(response.place.host)} exceeds the limit of {describe_bytes(limit)}"
             raise BundleError(Reason.CONTENT_REJECTED, f"{problem}; make it smaller", place=self._subject)
 
 
@@ -283,12 +256,8 @@ def _condition(validator: str) -> dict[str, str]:
     return {"If-None-Match" if _ENTITY_TAG.fullmatch(validator) else "If-Modified-Since": validator}
 
 
-def _answer(response: Response) -> Answer:
-    is_unchanged, is_elsewhere = response.status == HTTPStatus.NOT_MODIFIED, response.place.is_elsewhere
-    return Answer(is_unchanged=is_unchanged, validator=_validator(response), is_elsewhere=is_elsewhere)
-
-
-def _validator(response: Response) -> str:
+def find_validator(response: Response) -> str:
+    """Return what a later request for the same file can be made conditional by; '' for none."""
     tag, date = response.headers.get("ETag", ""), response.headers.get("Last-Modified", "")
     if _ENTITY_TAG.fullmatch(tag):
         return tag
@@ -322,47 +291,32 @@ class HttpSource:
         Raises: BundleError (NotFound, VerificationFailed, VerificationUnavailable, InvalidVerification, and those of
             `fetch` except PinnedContentGone).
         """
-        if parameters.get("verify"):
-            return self._resolve_signed(parameters, access)
+        verify, given, signature = parameters.get("verify"), _sha256(parameters), b""
         address, previous = _parse(parameters, access), access.previous
-        validator = previous.validator if previous else ""
-        with connect(address, parameters, access) as transport:
-            headers = credential_headers(parameters, access, plain=address.scheme != HTTPS)
-            download = Download(transport, Wanted(address=address, headers=headers), access)
-            if not _sha256(parameters):
-                with Spool(access.scratch, access.path) as spool:
-                    answer = download.fetch(spool, validator)
-                    if previous and answer.is_unchanged:
-                        return previous
-                    resolution = Resolution(pinned=address.url, digest=spool.digest, validator=answer.validator)
-                    access.keep(resolution, _read(spool, address, parameters, access))
-                    return resolution
-            answer = download.ask(validator)
-        if previous and answer.is_unchanged:
-            return previous
-        return Resolution(pinned=address.url, digest=f"sha256:{_sha256(parameters)}", validator=answer.validator)
-
-    def _resolve_signed(self, parameters: Mapping[str, Any], access: Access) -> Resolution:
-        address, previous = _parse(parameters, access), access.previous
-        # To check it with other keys, the same file is read again.
-        validator = previous.validator if previous and previous.signer else ""
-        with connect(address, parameters, access) as transport, Spool(access.scratch, access.path) as spool:
-            headers = credential_headers(parameters, access, plain=address.scheme != HTTPS)
-            download = Download(transport, Wanted(address=address, headers=headers), access)
-            if previous and validator and download.ask(validator).is_unchanged:
-                return previous
-            # The signature comes first: asked for afterwards, it would tell the server of the spec that another one, to
-            # which it has redirected, has answered.
-            signature = _read_signature(address, parameters, access)
+        # To check a signature with other keys, the same file is read again.
+        validator = previous.validator if previous and (previous.signer or not verify) else ""
+        with _download(address, parameters, access) as download, Spool(access.scratch, access.path) as spool:
+            if (given and not verify) or (verify and validator):
+                answer = download.ask(validator)
+                if previous and answer.is_unchanged:
+                    return previous
+                if not verify:
+                    validator = find_validator(answer)
+                    return Resolution(pinned=address.url, digest=f"sha256:{given}", validator=validator)
+            if verify:
+                # It comes first: asked for afterwards, it would tell the server of the spec that another one, to which
+                # it has redirected, has answered.
+                signature = _read_signature(address, parameters, access)
             answer = download.fetch(spool, validator)
             if previous and answer.is_unchanged:
                 return previous
-            resolution = Resolution(pinned=address.url, digest=spool.digest, validator=answer.validator)
-            expected = f"sha256:{_sha256(parameters)}" if _sha256(parameters) else spool.digest
-            if spool.digest != (access.pinned.digest if access.pinned else expected):
-                raise _mismatch(address, parameters, access)
-            signer = _check(spool, signature, parameters, access)
-            resolution = replace(access.pinned or resolution, signer=signer)
+            resolution = Resolution(pinned=address.url, digest=spool.digest, validator=find_validator(answer))
+            if verify:
+                expected = f"sha256:{given}" if given else spool.digest
+                if spool.digest != (access.pinned.digest if access.pinned else expected):
+                    raise _mismatch(address, parameters, access)
+                signer = _check(spool, signature, parameters, access)
+                resolution = replace(access.pinned or resolution, signer=signer)
             access.keep(resolution, _read(spool, address, parameters, access))
             return resolution
 
@@ -378,13 +332,21 @@ class HttpSource:
             Unauthorized, Unreachable, TLSVerificationFailed, InsecureRefused, InvalidReference, SecretInvalid).
         """
         address = _parse(parameters, access)
-        with connect(address, parameters, access) as transport, Spool(access.scratch, access.path) as spool:
-            headers = credential_headers(parameters, access, plain=address.scheme != HTTPS)
-            wanted = Wanted(address=address, headers=headers, missing=Reason.PINNED_CONTENT_GONE)
-            Download(transport, wanted, access).fetch(spool)
+        missing, folder = Reason.PINNED_CONTENT_GONE, access.scratch
+        with _download(address, parameters, access, missing) as download, Spool(folder, access.path) as spool:
+            download.fetch(spool)
             if spool.digest != resolution.digest:
                 raise _mismatch(address, parameters, access)
             yield from _read(spool, address, parameters, access)
+
+
+@contextmanager
+def _download(
+    address: Address, parameters: Mapping[str, Any], access: Access, missing: Reason = Reason.NOT_FOUND
+) -> Iterator[Download]:
+    with connect(address, parameters, access) as transport:
+        headers = credential_headers(parameters, access, address)
+        yield Download(transport, Wanted(address=address, headers=headers, missing=missing), access)
 
 
 def _read(spool: Spool, address: Address, parameters: Mapping[str, Any], access: Access) -> Iterator[Entry]:
@@ -404,11 +366,9 @@ _BUNDLE = "application/vnd.dev.sigstore.bundle"
 
 
 def _verify_problems(parameters: Mapping[str, Any], path: str) -> list[str]:
-    verify, problems = parameters.get("verify") or {}, []
-    try:
-        parse_address(verify.get(_SIGNATURE_URL) or "https://default")
-    except ValueError as error:
-        problems.append(f"{path}.verify.{_SIGNATURE_URL}: the URL {error}")
+    verify, problems = parameters.get("verify") or {}, list[str]()
+    if url := verify.get(_SIGNATURE_URL):
+        problems += find_problems(url, f"{path}.verify.{_SIGNATURE_URL}", parse_address, "the URL")
     if (verify.get(_COSIGN) or {}).get("attestation"):
         problems.append(f"{path}.verify.cosign.attestation: must not be set: a file has a signature only; remove it")
     return problems
@@ -423,7 +383,7 @@ def _read_signature(address: Address, parameters: Mapping[str, Any], access: Acc
     is_same = found.origin == address.origin
     wanted = Wanted(
         address=found,
-        headers=credential_headers(parameters, access, plain=found.scheme != HTTPS) if is_same else {},
+        headers=credential_headers(parameters, access, found) if is_same else {},
         field="verify",
         remedy=f"publish the signature there, or set {_SIGNATURE_URL}",
     )
@@ -519,13 +479,5 @@ def connect(address: Address, parameters: Mapping[str, Any], access: Access, fie
     Raises: BundleError (InsecureRefused for a host that is not allowed; SecretInvalid).
     """
     check_host(f"{access.path}.{field}", address, access.network)
-    verify = not parameters.get("insecureSkipTLSVerify")
-    return Transport(
-        replace(access, path=f"{access.path}.{field}"),
-        tls=TLSSettings(
-            certificate_data=certificates_of(parameters, access),
-            verify=verify,
-            keys=client_certificate_of(access, address.origin, plain=address.scheme != HTTPS, verify=verify),
-        ),
-        loopback=address.is_loopback,
-    )
+    tls = read_tls(parameters, access, address)
+    return Transport(replace(access, path=f"{access.path}.{field}"), tls=tls, loopback=address.is_loopback)

@@ -24,7 +24,7 @@ from rukpak.api.plugins import Network
 from rukpak.api.proxies import Proxy, is_literal, plain_name
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.limits import quote
-from rukpak.controller.sources.hosts import Location, admit
+from rukpak.controller.sources.hosts import Location, Place, admit
 from rukpak.controller.sources.trust import ClientCertificate
 
 NOT_RESOLVED = "its name cannot be resolved"
@@ -69,45 +69,41 @@ def find_route(
         found = resolve(location.host, location.port)
         addresses = admit(subject, location.host, found, network, plain=plain)
         return Route(host=location.host, port=location.port, addresses=tuple(addresses), keys=keys)
-    _check(subject, location, network, proxy, plain=plain)
+    if problem := _find_problem(subject, location, network, plain=plain):
+        problem = f"{quote(location.host)} is not asked for through proxy {quote(proxy.authority)}: {problem}"
+        raise BundleError(Reason.INSECURE_REFUSED, problem, place=subject)
     try:
         addresses = resolve(proxy.host, proxy.port)
     except (OSError, UnicodeError):
-        raise unreachable(subject, location.host, of_proxy(NOT_RESOLVED), proxy=proxy.authority) from None
+        place = Place(subject=subject, host=location.host, proxy=proxy.authority)
+        raise place.unreachable(of_proxy(NOT_RESOLVED)) from None
     return Route(host=proxy.host, port=proxy.port, addresses=tuple(addresses), proxy=proxy, keys=keys)
 
 
-def _check(subject: str, location: Location, network: Network, proxy: Proxy, *, plain: bool) -> None:
-    name = plain_name(location.host)
+def _find_problem(subject: str, location: Location, network: Network, *, plain: bool) -> str:
+    """Return why a proxy is not asked for a server, and the remedy; '' if it is asked.
+
+    Raises: BundleError (InsecureRefused if none of its addresses is allowed); UnicodeError for an impossible name.
+    """
+    name, remedy = plain_name(location.host), "or ask the administrator to add it to NO_PROXY"
     if plain:
-        raise _refused(subject, location, proxy, "plain http is allowed only to loopback addresses", "use https")
+        return "plain http is allowed only to loopback addresses; use https"
     if is_literal(name):
-        remedy = "use a name, or ask the administrator to add it to NO_PROXY"
-        raise _refused(subject, location, proxy, "it is an address, and a proxy is asked for names only", remedy)
+        return f"it is an address, and a proxy is asked for names only; use a name, {remedy}"
     if not _NAME.fullmatch(name):
         raise UnicodeError
     if _is_below(name, _OF_CLUSTER):
-        remedy = "use another name, or ask the administrator to add it to NO_PROXY"
-        raise _refused(subject, location, proxy, "its name is one of this machine or of the cluster", remedy)
+        return f"its name is one of this machine or of the cluster; use another name, {remedy}"
     try:
         found = resolve(location.host, location.port)
     except OSError:
-        if "." not in name or _is_below(name, _PRIVATE):
-            remedy = "use its public name, or ask the administrator to have it resolved in the cluster"
-            problem = "its name is a local one, which cannot be resolved here"
-            raise _refused(subject, location, proxy, problem, remedy) from None
-        return
+        if "." in name and not _is_below(name, _PRIVATE):
+            return ""
+        remedy = "use its public name, or ask the administrator to have it resolved in the cluster"
+        return f"its name is a local one, which cannot be resolved here; {remedy}"
     # The proxy may connect to any of them, and to this machine as its own.
     admitted = admit(subject, location.host, found, replace(network, allow_loopback=False), plain=False)
-    if len(admitted) < len(found):
-        remedy = "use another name, or ask the administrator to add it to NO_PROXY"
-        raise _refused(subject, location, proxy, "not all of its addresses are allowed", remedy)
-
-
-def _refused(subject: str, location: Location, proxy: Proxy, problem: str, remedy: str) -> BundleError:
-    name, through = quote(location.host), quote(proxy.authority)
-    problem = f"{name} is not asked for through proxy {through}: {problem}; {remedy}"
-    return BundleError(Reason.INSECURE_REFUSED, problem, place=subject)
+    return "" if len(admitted) == len(found) else f"not all of its addresses are allowed; use another name, {remedy}"
 
 
 def _is_below(name: str, domains: tuple[str, ...]) -> bool:
@@ -121,23 +117,6 @@ def resolve(host: str, port: int) -> list[str]:
     """
     answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(answer[4][0]) for answer in answers))
-
-
-# messages
-
-
-def unreachable(
-    subject: str, host: str, problem: str, retry_after: float | None = None, *, proxy: str = ""
-) -> BundleError:
-    """Return the error for a host that cannot be reached, or that fails; `proxy` is in between."""
-    check = "check the address, the proxy and the network" if proxy else "check the address and the network"
-    problem = f"cannot read from {describe_host(host, proxy)}: {problem}; {check}"
-    return BundleError(Reason.UNREACHABLE, problem, place=subject, retry_after=retry_after)
-
-
-def describe_host(host: str, proxy: str) -> str:
-    """Return a host for messages, with the proxy in between if there is one."""
-    return f"{quote(host)} through proxy {quote(proxy)}" if proxy else quote(host)
 
 
 def of_proxy(problem: str) -> str:

@@ -28,10 +28,10 @@ import tempfile
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from http.cookiejar import DefaultCookiePolicy
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Self, TypeAlias
 from urllib.parse import quote as quote_url
 from urllib.parse import urlsplit
@@ -65,8 +65,8 @@ from rukpak.controller.sources.hosts import (
     place_of,
 )
 from rukpak.controller.sources.pace import TIMED_OUT, Pace, check_deadline
-from rukpak.controller.sources.routes import NOT_RESOLVED, Route, describe_host, find_route, of_proxy, unreachable
-from rukpak.controller.sources.trust import CONTEXTS, ClientCertificate, name_remedy
+from rukpak.controller.sources.routes import NOT_RESOLVED, Route, find_route, of_proxy
+from rukpak.controller.sources.trust import DEFAULT_TLS, TLSSettings, name_remedy
 
 _LEAST_SECONDS = 0.001
 _CONNECTING_SECONDS = 15.0  # for all addresses of a name; each also has the timeout of the connection
@@ -162,8 +162,7 @@ class Guard:
     def __init__(self, subject: str, network: Network, *, plain: bool = False) -> None:
         self._subject, self._network, self._plain = subject, network, plain
         self._opening: socket.socket | None = None
-        self._open: list[tuple[Peer, socket.socket]] = []
-        self._connections: list[urllib3.connection.HTTPConnection] = []
+        self._open: list[tuple[urllib3.connection.HTTPConnection, socket.socket]] = []
         self.until = math.inf
         """When the next connection must be established, in monotonic seconds, if that is sooner than usual."""
 
@@ -178,7 +177,13 @@ class Guard:
             route = find_route(self._subject, server, self._network, plain=plain and not self._plain)
         except UnicodeError:
             raise urllib3.exceptions.LocationParseError(host) from None
-        peer = self._connect(route, server, connection)
+        try:
+            peer = _connect_first(route, connection, self.until)
+        except OSError as error:
+            if route.proxy is None:
+                raise
+            place = Place(subject=self._subject, host=server.authority, proxy=route.proxy.authority)
+            raise place.unreachable(of_proxy(_problem_of(tuple(find_causes(error))))) from None
         self._close_opening()
         # During the TLS handshake the socket cannot be reached, but its duplicate can.
         self._opening = peer.dup()
@@ -189,26 +194,16 @@ class Guard:
             peer.settimeout(connection.timeout)
         return peer
 
-    def _connect(self, route: Route, server: Location, connection: urllib3.connection.HTTPConnection) -> socket.socket:
-        try:
-            return _connect_first(route, connection, self.until)
-        except OSError as error:
-            if route.proxy is None:
-                raise
-            problem = of_proxy(_problem_of(tuple(find_causes(error))))
-            raise unreachable(self._subject, server.authority, problem, proxy=route.proxy.authority) from None
-
     def keep(self, connection: urllib3.connection.HTTPConnection) -> None:
         """Register a connection that is ready for requests."""
         self._close_opening()
         if isinstance(connection.sock, socket.socket):
-            peer = (connection.host, connection.port)
-            self._open.append((peer, connection.sock))  # it may outlive connection.sock while a response is read
-        self._connections.append(connection)
+            self._open.append((connection, connection.sock))  # it may outlive connection.sock while a response is read
 
     def cut(self, spared: Peer | None = None) -> None:
         """Shut all connections down, but for those to one host: reading from them ends immediately."""
-        for opened in (self._opening, *(opened for peer, opened in self._open if peer != spared)):
+        others = (opened for connection, opened in self._open if (connection.host, connection.port) != spared)
+        for opened in (self._opening, *others):
             if opened:
                 with suppress(OSError):  # closed meanwhile
                     socket.socket.shutdown(opened, socket.SHUT_RDWR)
@@ -216,10 +211,9 @@ class Guard:
     def close(self) -> None:
         """Close all connections, including those of responses that were not read to the end."""
         self._close_opening()
-        for connection in self._connections:
+        for connection, opened in self._open:
             connection.close()
-        # Of a response that urllib3 refuses, such as one with two lengths, nobody closes the socket.
-        for _, opened in self._open:
+            # Of a response that urllib3 refuses, such as one with two lengths, nobody closes the socket.
             with suppress(OSError):  # closed already
                 socket.close(opened.detach())
 
@@ -243,27 +237,24 @@ def _connect_first(route: Route, connection: urllib3.connection.HTTPConnection, 
     raise failure
 
 
-class _AnsweredError(BundleError):
-    def __init__(self, unreachable: BundleError, status: int) -> None:
-        super().__init__(
-            unreachable.reason, unreachable.problem, place=unreachable.place, retry_after=unreachable.retry_after
-        )
-        self.status = status
+class StatusError(BundleError):
+    """A server answers with an error of its own, other than the demand to send fewer requests."""
 
 
-class StatusError(_AnsweredError):
-    """A server answers with an error of its own, or asks to wait."""
+class ProxyRefusalError(BundleError):
+    """A proxy does not connect to a server, and would not if it were asked again at once."""
 
 
-class ProxyError(_AnsweredError):
-    """A proxy does not connect to a server."""
+class PlainServerError(BundleError):
+    """A server responds to TLS in plain http."""
 
 
 def _open_tunnel(peer: socket.socket, server: Location, proxy: Proxy, subject: str) -> None:
     """Have a proxy connect a socket to a server (RFC 9110, section 9.3.6).
 
-    Raises: BundleError (Unreachable; ProxyError if the proxy answers that it does not).
+    Raises: BundleError (Unreachable); ProxyRefusalError.
     """
+    place = Place(subject=subject, host=server.authority, proxy=proxy.authority)
     host = f"[{server.host}]" if ":" in server.host else server.host
     authority = f"{host}:{server.port}"
     lines = [f"CONNECT {authority} HTTP/1.1", f"Host: {authority}", "User-Agent: rukpak"]
@@ -275,15 +266,18 @@ def _open_tunnel(peer: socket.socket, server: Location, proxy: Proxy, subject: s
         peer.sendall("\r\n".join((*lines, "", "")).encode("ascii"))
         answer.begin()
         if answer.status // 100 != http.HTTPStatus.OK // 100:
-            refused = unreachable(subject, server.authority, describe_refusal(answer.status), proxy=proxy.authority)
-            failure = ProxyError(refused, answer.status)
+            failure = _refused_by_proxy(place, answer.status)
     except (OSError, http.client.HTTPException) as error:
-        problem = f"the proxy does not answer: {_problem_of((error,))}"
-        failure = unreachable(subject, server.authority, problem, proxy=proxy.authority)
+        failure = place.unreachable(f"the proxy does not answer: {_problem_of((error,))}")
     answer.close()  # not the socket
     if failure:
         peer.close()
         raise failure
+
+
+def _refused_by_proxy(place: Place, status: int) -> BundleError:
+    is_final = status < http.HTTPStatus.INTERNAL_SERVER_ERROR
+    return place.unreachable(describe_refusal(status), kind=ProxyRefusalError if is_final else BundleError)
 
 
 def describe_refusal(status: int) -> str:
@@ -317,53 +311,19 @@ class _SecurePool(urllib3.HTTPSConnectionPool):
             conn.connect()
 
 
-class GuardedPools(urllib3.PoolManager):
-    """Pools that open every connection through a guard.
-
-    Args:
-        guard: of all connections.
-        context: returns the TLS context for an origin; called only if there is a connection to it over https.
-        options: urllib3's.
-    """
-
-    def __init__(self, guard: Guard, context: Callable[[Origin], ssl.SSLContext], **options: Any) -> None:
-        super().__init__(**options)
-        self._context = context
-        self.pool_classes_by_scheme = {
-            "http": _guarded(urllib3.HTTPConnectionPool, _Connection, guard),
-            "https": _guarded(_SecurePool, _SecureConnection, guard),
-        }
-
-    def _new_pool(
-        self, scheme: str, host: str, port: int, request_context: dict[str, Any] | None = None
-    ) -> urllib3.HTTPConnectionPool:
-        options = dict(self.connection_pool_kw if request_context is None else request_context)
-        if scheme == "https":
-            options["ssl_context"] = self._context((scheme, host.strip("[]"), port))
-        return super()._new_pool(scheme, host, port, options)
-
-
 def _guarded(pool: type, connection: type, guard: Guard) -> type:
     return type(pool.__name__, (pool,), {"ConnectionCls": type(connection.__name__, (connection,), {"guard": guard})})
 
 
-class PlainServerError(BundleError):
-    """A server responds to TLS in plain http."""
-
-
-def translate(
-    error: BaseException, subject: str, host: str, proxy: str = "", *, has_authority: bool = False
-) -> BundleError:
+def translate(error: BaseException, place: Place, *, has_authority: bool = False) -> BundleError:
     """Return the error for one of `LIBRARY_ERRORS`.
 
     Args:
         error: its text is never used.
-        subject: field path that starts the message.
-        host: of the request.
-        proxy: host and port of the one in between; '' for none.
+        place: of the request.
         has_authority: whether the certificates to trust are given.
     """
-    causes, where = tuple(find_causes(error)), describe_host(host, proxy)
+    causes, where, subject = tuple(find_causes(error)), place.described, place.subject
     if problem := find_date_problem(error):
         problem = f"the certificate of {where} {problem}"
         return BundleError(Reason.TLS_VERIFICATION_FAILED, problem, place=subject)
@@ -376,13 +336,13 @@ def translate(
             return BundleError(Reason.TLS_VERIFICATION_FAILED, problem, place=subject)
         alert = getattr(cause, "reason", "") if isinstance(cause, ssl.SSLError) else ""
         if alert in _PLAIN_ANSWERS:
-            failure = unreachable(subject, host, NO_TLS, proxy=proxy)
-            return PlainServerError(failure.reason, failure.problem, place=failure.place)
+            return place.unreachable(NO_TLS, kind=PlainServerError)
         if alert in _ALERTS:
             return BundleError(Reason.UNAUTHORIZED, f"{where} {_ALERTS[alert]}", place=subject)
     if isinstance(error, _UNUSABLE):
-        return BundleError(Reason.INVALID_REFERENCE, f"the URL of {quote(host)} is invalid; correct it", place=subject)
-    return unreachable(subject, host, _problem_of(causes), proxy=proxy)
+        problem = f"the URL of {quote(place.host)} is invalid; correct it"
+        return BundleError(Reason.INVALID_REFERENCE, problem, place=subject)
+    return place.unreachable(_problem_of(causes))
 
 
 def _problem_of(causes: Sequence[BaseException]) -> str:
@@ -390,28 +350,6 @@ def _problem_of(causes: Sequence[BaseException]) -> str:
         return MAY_WANT_CERTIFICATE  # so that servers without TLS 1.3 say it
     matching = (text for kinds, text in _PROBLEMS if any(isinstance(cause, kinds) for cause in causes))
     return next(matching, CUT)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TLSSettings:
-    """Whom the connections of a source trust, and with which certificate they introduce themselves."""
-
-    certificate_data: str = ""
-    """PEM bundle to trust instead of the system's and certifi's; '' for those."""
-    verify: bool = True
-    """Whether certificates are verified; if not, plain http is allowed to any address."""
-    keys: ClientCertificate | None = None
-    """The client certificate, if there is one."""
-
-    def make_context(self, origin: Origin) -> ssl.SSLContext:
-        """Return the context of a connection to a server."""
-        if self.keys and self.keys.is_for(origin):
-            return self.keys.make_context(self.certificate_data, requests.utils.DEFAULT_CA_BUNDLE_PATH)
-        if not self.verify:
-            return CONTEXTS.trusting_anyone()
-        if self.certificate_data:
-            return CONTEXTS.trusting(self.certificate_data)
-        return CONTEXTS.trusting_system(requests.utils.DEFAULT_CA_BUNDLE_PATH)
 
 
 class Transport:
@@ -429,22 +367,17 @@ class Transport:
         self,
         access: Access,
         *,
-        tls: TLSSettings = TLSSettings(),
+        tls: TLSSettings = DEFAULT_TLS,
         loopback: bool = False,
         detour: Detour | None = None,
     ) -> None:
         self._access = access
         network = replace(access.network, allow_loopback=access.network.allow_loopback and loopback)
         self._guard = Guard(access.path, network, plain=not tls.verify)
-        self._session = _Session()
-        self._session.trust_env = False
-        self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         self._tls = tls
         self.scratch = access.scratch
-        self.has_authority = bool(tls.certificate_data)
-        adapter = _Adapter(self._guard, network.proxies, self._make_context)
-        for scheme in ("https://", "http://"):
-            self._session.mount(scheme, adapter)
+        # Not a session of requests: it would merge settings, keep cookies, and read the whole body of a redirect.
+        self._adapter = _Adapter(self._guard, network.proxies, self._make_context)
         self._own_pace = self._pace = Pace(access.network)
         self._whole_detour, self._detour = detour, detour
         self._spared: Peer | None = None
@@ -469,7 +402,7 @@ class Transport:
         self._watcher.join()
         for response in self._responses:  # including those not read to the end
             response.close()
-        self._session.close()
+        self._adapter.close()
         self._guard.close()
 
     def send(
@@ -498,10 +431,10 @@ class Transport:
             named_by: what is told of another origin than the named one if `url` is there.
 
         Raises: BundleError (Unreachable, with the delay of Retry-After; TLSVerificationFailed; InsecureRefused;
-            InvalidReference); ElsewhereError for any failure at an origin that was not named.
+            InvalidReference; Unreachable, without a reason, for any failure at an origin that was not named).
         """
-        request = _Request(method=method, url=url, headers=headers, body=body, named=named or url)
-        place = place_of(self._access.path, request.named, url, self._access.network, named_by)
+        named, first = named or url, origin_of(url)
+        place = place_of(self._access.path, named, url, self._access.network, named_by)
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(self._is_worth_retrying),
             wait=_wait,
@@ -514,27 +447,26 @@ class Transport:
         for _ in range(_REDIRECTS + 1):
             if place.is_elsewhere and away is None:
                 away = self._detour = Detour(shown=place.unusable())
-                self._spared = origin_of(url)[1:]
+                self._spared = first[1:]
                 self._hurry(away)
+            request = requests.Request(method, url, headers={**_HEADERS, **headers}, data=body)
             response = retrying(self._send_once, request, place)
-            if not response.is_redirect or request.body is not None:
+            if not response.is_redirect or body is not None:
                 return response
             target = response.follow()
-            if target and not leaves and origin_of(target) != origin_of(request.named):
+            if target and not leaves and origin_of(target) != origin_of(named):
                 return response
             response.discard()
             if not target:
                 raise place.not_followed()
-            if origin_of(target) != origin_of(request.url):
-                kept = {name: value for name, value in request.headers.items() if name.lower() != "authorization"}
-                request = replace(request, headers=kept)
-            request = replace(request, url=target)
-            place = place_of(self._access.path, request.named, target, self._access.network, named_by)
+            if origin_of(target) != origin_of(url):
+                headers = {name: value for name, value in headers.items() if name.lower() != "authorization"}
+            url, place = target, place_of(self._access.path, named, target, self._access.network, named_by)
         problem = f"it redirects more than {_REDIRECTS} times"
-        raise place.show(unreachable(place.subject, place.host, problem, proxy=place.proxy))
+        raise place.show(place.unreachable(problem))
 
     def _make_context(self, origin: Origin) -> ssl.SSLContext:
-        return self._tls.make_context(origin)
+        return self._tls.make_context(origin, requests.utils.DEFAULT_CA_BUNDLE_PATH)
 
     def identify_to(self, origin: Origin) -> None:
         """Present the client certificate to another server, too, if there is one."""
@@ -554,8 +486,7 @@ class Transport:
         return (
             isinstance(error, BundleError)
             and error.reason is Reason.UNREACHABLE
-            and not isinstance(error, PlainServerError)
-            and not (isinstance(error, ProxyError) and error.status < http.HTTPStatus.INTERNAL_SERVER_ERROR)
+            and not isinstance(error, PlainServerError | ProxyRefusalError)
             and not self._access.cancelled.is_set()
             and not self._pace.problem()
         )
@@ -568,22 +499,16 @@ class Transport:
         self._guard.until = detour.until if detour else self._access.deadline
         self._pace = Pace(self._access.network, until=detour.until) if detour else self._own_pace
 
-    def _send_once(self, request: _Request, place: Place) -> Response:
+    def _send_once(self, request: requests.Request, place: Place) -> Response:
         self.check(place)
         self._pace.ask()
         try:
             now = time.monotonic()
             left, connecting = max(self._access.deadline - now, 0.001), max(self._guard.until - now, 0.001)
-            # Not session.request, which merges settings that the session does not have, and takes half as long again.
-            prepared = requests.Request(
-                request.method, request.url, headers={**_HEADERS, **request.headers}, data=request.body
-            ).prepare()
-            raw = self._session.send(
-                prepared,
+            raw = self._adapter.send(
+                request.prepare(),
                 stream=True,
                 timeout=(min(_CONNECT_SECONDS, connecting), min(self._access.network.idle_seconds, left)),
-                allow_redirects=False,
-                proxies={},
             )
             response = Response(raw, self, place)
             self._responses.append(response)
@@ -592,9 +517,7 @@ class Transport:
                 raise problem
         except LIBRARY_ERRORS as error:
             self.check(place)
-            host, given = host_of(request.url), self.has_authority
-            failure = translate(error, place.subject, host, place.proxy, has_authority=given)
-            raise _shown(failure, place) from None
+            raise _shown(self._translate(error, replace(place, host=host_of(str(request.url)))), place) from None
         except BundleError as error:
             self.check(place)
             raise _shown(error, place) from None
@@ -605,19 +528,28 @@ class Transport:
             self._pace.answered()
         return response
 
-    def read(self, raw: requests.Response, size: int) -> bytes:
-        """Return the next bytes of a body, as soon as there are some.
+    def read(self, raw: requests.Response, size: int, place: Place) -> bytes:
+        """Return the next bytes of a body, as soon as there are some; nothing at the end.
 
-        Raises: those of `LIBRARY_ERRORS`.
+        Raises: BundleError (Unreachable), also if the body is shorter than its Content-Length.
         """
+        self.check(place)
         data: bytes | None = b""
         self._pace.begin_read()
         try:
             # Not read, which waits for all `size` bytes at any pace.
             data = raw.raw.read1(size, decode_content=False)
+        except LIBRARY_ERRORS as error:
+            self.check(place)
+            raise place.show(self._translate(error, place)) from None
         finally:
             self._pace.end_read(len(data or b""))
+        if not data:
+            self.check(place)  # a connection that was cut looks like the end of the body
         return data or b""
+
+    def _translate(self, error: BaseException, place: Place) -> BundleError:
+        return translate(error, place, has_authority=bool(self._tls.certificate_data))
 
     # the watcher
 
@@ -635,19 +567,7 @@ class Transport:
         """
         check_deadline(self._access)
         if problem := self._pace.problem():
-            raise place.show(unreachable(place.subject, place.host, problem, proxy=place.proxy))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Request:
-    """A request, and the URL that led to it."""
-
-    method: str
-    url: str
-    headers: Mapping[str, str]
-    body: bytes | None
-    named: str
-    """URL that the user named."""
+            raise place.show(place.unreachable(problem))
 
 
 def _shown(error: BundleError, place: Place) -> BundleError:
@@ -658,15 +578,15 @@ def _shown(error: BundleError, place: Place) -> BundleError:
 
 def _find_problem(response: Response) -> BundleError | None:
     place, status, headers = response.place, response.status, response.headers
-    subject, host, proxy = place.subject, place.host, place.proxy
-    if proxy and status == http.HTTPStatus.PROXY_AUTHENTICATION_REQUIRED and urlsplit(response.url).scheme == "http":
-        return ProxyError(unreachable(subject, host, describe_refusal(status), proxy=proxy), status)
+    is_plain = urlsplit(response.url).scheme == "http"
+    if place.proxy and is_plain and status == http.HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+        return _refused_by_proxy(place, status)
     if status in _TRANSIENT_STATUS or status >= http.HTTPStatus.INTERNAL_SERVER_ERROR:
         wait = read_retry_after(headers.get("Retry-After", ""), time.time())
-        return StatusError(unreachable(subject, host, f"it returned status {status}", wait, proxy=proxy), status)
+        kind = BundleError if status == http.HTTPStatus.TOO_MANY_REQUESTS else StatusError
+        return place.unreachable(f"it returned status {status}", wait, kind=kind)
     if sum(len(name) + len(value) for name, value in headers.items()) > _HEADER_BYTES:
-        problem = f"its response header exceeds the limit of {describe_bytes(_HEADER_BYTES)}"
-        return unreachable(subject, host, problem, proxy=proxy)
+        return place.unreachable(f"its response header exceeds the limit of {describe_bytes(_HEADER_BYTES)}")
     return None
 
 
@@ -685,9 +605,9 @@ class Response:
         self._raw, self._transport = raw, transport
 
     @property
-    def host(self) -> str:
-        """Host and port that the user named, for messages."""
-        return self.place.host
+    def is_unchanged(self) -> bool:
+        """Whether the file still matches the validator that was sent; then there is no body."""
+        return self.status == http.HTTPStatus.NOT_MODIFIED
 
     @property
     def is_redirect(self) -> bool:
@@ -713,17 +633,7 @@ class Response:
         return self._read(size)
 
     def _read(self, size: int) -> bytes:
-        self._transport.check(self.place)
-        try:
-            data = self._transport.read(self._raw, size)
-        except LIBRARY_ERRORS as error:
-            self._transport.check(self.place)
-            given = self._transport.has_authority
-            failure = translate(error, self.place.subject, self.host, self.place.proxy, has_authority=given)
-            raise self.place.show(failure) from None
-        if not data:
-            self._transport.check(self.place)  # a connection that was cut looks like the end of the body
-        return data
+        return self._transport.read(self._raw, size, self.place)
 
     def read_all(self, limit: int, see: Callable[[bytes], None] = lambda _piece: None) -> bytes:
         """Return the whole body, a document; decode gzip, as clients do that proxies have been built for.
@@ -747,7 +657,7 @@ class Response:
                 see(piece)
                 body.write(piece)
                 if max(count, body.tell()) > limit:
-                    problem = f"a response of {quote(self.host)} exceeds the limit of {describe_bytes(limit)}"
+                    problem = f"a response of {quote(self.place.host)} exceeds the limit of {describe_bytes(limit)}"
                     problem += "; check that server"
                     raise BundleError(Reason.CONTENT_REJECTED, problem, place=self.place.subject)
             if decoder and not decoder.eof:
@@ -767,7 +677,7 @@ class Response:
             raise self._encoded() from None
 
     def _encoded(self) -> BundleError:
-        problem = f"{quote(self.host)} uses a content encoding that was not requested; turn it off on that server"
+        problem = f"{quote(self.place.host)} uses a content encoding that was not requested; turn it off on that server"
         return self.place.show(BundleError(Reason.UNSUPPORTED_CONTENT, problem, place=self.place.subject))
 
     def discard(self) -> None:
@@ -793,29 +703,28 @@ def _wait(state: tenacity.RetryCallState) -> float:
 # TLS
 
 
-class _Session(requests.Session):
-    """A session that ignores redirects: requests reads the whole body of one even if it must not follow it."""
-
-    def resolve_redirects(self, *_: Any, **__: Any) -> Iterator[requests.Response]:
-        """Yield nothing."""
-        return iter(())
-
-
 class _Adapter(HTTPAdapter):
-    """An adapter with guarded pools and our TLS context, without requests' own certificates and proxies."""
+    """An adapter with our TLS contexts, without requests' own certificates and proxies.
+
+    Args:
+        guard: through which every connection is opened.
+        proxies: that requests in plain http are sent to.
+        context: returns the TLS context for an origin; called only for the first connection to it over https.
+    """
 
     def __init__(self, guard: Guard, proxies: Proxies, context: Callable[[Origin], ssl.SSLContext]) -> None:
-        self._guard, self._proxies, self._context = guard, proxies, context
         super().__init__(max_retries=0)
-
-    def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **_: Any) -> None:
-        """Create the guarded pools."""
-        self.poolmanager = GuardedPools(self._guard, self._context, num_pools=connections, maxsize=maxsize, block=block)
+        self._proxies, self._context = proxies, lru_cache(maxsize=None)(context)
+        self.poolmanager.pool_classes_by_scheme = {
+            "http": _guarded(urllib3.HTTPConnectionPool, _Connection, guard),
+            "https": _guarded(_SecurePool, _SecureConnection, guard),
+        }
 
     def build_connection_pool_key_attributes(self, request: Any, verify: Any, cert: Any = None) -> Any:  # noqa: ARG002
         """Return what selects a pool: scheme, host and port, and none of requests' TLS options."""
-        parts = urlsplit(request.url)
-        return {"scheme": parts.scheme, "host": parts.hostname, "port": parts.port}, {}
+        scheme, host, port = origin = origin_of(request.url)
+        options = {"ssl_context": self._context(origin)} if scheme == "https" else {}
+        return {"scheme": scheme, "host": host, "port": port}, options
 
     def request_url(self, request: Any, proxies: Any) -> str:  # noqa: ARG002
         """Return what the first line of a request contains: all of the URL for a proxy, which sends it on."""

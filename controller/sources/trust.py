@@ -30,7 +30,7 @@ from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Access, Credentials
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.certificates import load_key_pair
-from rukpak.controller.sources.hosts import Origin
+from rukpak.controller.sources.hosts import HTTPS, Location, Origin
 
 log = logging.getLogger(__name__)
 _CONTEXTS = 64
@@ -134,14 +134,58 @@ class ClientCertificate:
         """Return whether a server may see it."""
         return origin in self.origins
 
-    def make_context(self, certificates: str, roots: str) -> ssl.SSLContext:
-        """Return a context that presents it, and trusts the certificates, or those of the system and the roots.
 
-        Raises: ssl.SSLError or ValueError for what `client_problem` finds.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TLSSettings:
+    """Whom the connections of a source trust, and with which certificate they introduce themselves."""
+
+    certificate_data: str = ""
+    """PEM bundle to trust instead of the system's and certifi's; '' for those."""
+    verify: bool = True
+    """Whether certificates are verified; if not, plain http is allowed to any address."""
+    keys: ClientCertificate | None = None
+    """The client certificate, if there is one."""
+
+    def make_context(self, origin: Origin, roots: str) -> ssl.SSLContext:
+        """Return the context of a connection to a server; `roots` is the file of certifi's certificates.
+
+        Raises: ssl.SSLError or ValueError for what `is_certificate_data` and `client_problem` find.
         """
-        context = ssl.create_default_context(cadata=certificates) if certificates else _trust_system(roots)
-        _load(context, self.certificate, self.key)
-        return context
+        certificates = self.certificate_data
+        if self.keys and self.keys.is_for(origin):
+            context = ssl.create_default_context(cadata=certificates) if certificates else _trust_system(roots)
+            _load(context, self.keys.certificate, self.keys.key)
+            return context
+        if not self.verify:
+            return CONTEXTS.trusting_anyone()
+        return CONTEXTS.trusting(certificates) if certificates else CONTEXTS.trusting_system(roots)
+
+
+DEFAULT_TLS = TLSSettings()
+
+
+def read_tls(parameters: Mapping[str, Any], access: Access, server: Location | None) -> TLSSettings:
+    """Return whom the connections of a source trust, and what identifies it to its server.
+
+    Args:
+        parameters: of the source.
+        access: credentials, and the path that starts messages.
+        server: who gets the client certificate; None for nobody.
+
+    Raises: BundleError (InsecureRefused for a client certificate over plain http or unverified https; SecretInvalid).
+    """
+    verify, credentials, keys = _verifies(parameters), access.credentials or Credentials(), None
+    certificates = certificates_of(parameters, access)
+    if credentials.client_key and server:
+        check_secure(access.path, plain=server.scheme != HTTPS, verify=verify)
+        keys = ClientCertificate(
+            certificate=credentials.client_certificate, key=credentials.client_key, origins=frozenset((server.origin,))
+        )
+    return TLSSettings(certificate_data=certificates, verify=verify, keys=keys)
+
+
+def _verifies(parameters: Mapping[str, Any]) -> bool:
+    return not parameters.get("insecureSkipTLSVerify")
 
 
 def client_problem(certificate: str, key: str) -> str:
@@ -157,20 +201,6 @@ def client_problem(certificate: str, key: str) -> str:
 
 def _load(context: ssl.SSLContext, certificate: str, key: str) -> None:
     load_key_pair(context, f"{key.strip()}\n{certificate.strip()}\n".encode(), _NO_PASSPHRASE)
-
-
-def client_certificate_of(access: Access, origin: Origin, *, plain: bool, verify: bool) -> ClientCertificate | None:
-    """Return the client certificate for the server of a source; None without one.
-
-    Raises: BundleError (InsecureRefused for plain http and unverified https).
-    """
-    credentials = access.credentials or Credentials()
-    if not credentials.client_key:
-        return None
-    check_secure(access.path, plain=plain, verify=verify)
-    return ClientCertificate(
-        certificate=credentials.client_certificate, key=credentials.client_key, origins=frozenset((origin,))
-    )
 
 
 def is_certificate_data(pem: str) -> bool:
@@ -213,14 +243,18 @@ def certificates_of(parameters: Mapping[str, Any], access: Access) -> str:
     return parameters.get("certificateData") or certificates
 
 
-def authorization_of(access: Access, username: str = "") -> str:
-    """Return the value of the header `Authorization`; '' without credentials.
+def credential_headers(
+    parameters: Mapping[str, Any], access: Access, server: Location, username: str = ""
+) -> dict[str, str]:
+    """Return the header that carries the credentials; none without credentials.
 
     Args:
+        parameters: of the source.
         access: credentials, and the path that starts messages.
+        server: that gets it.
         username: for a Secret that has a password only.
 
-    Raises: BundleError (SecretInvalid).
+    Raises: BundleError (InsecureRefused for plain http and unverified https; SecretInvalid).
     """
     credentials = access.credentials or Credentials()
     if credentials.bearer_token:
@@ -228,26 +262,12 @@ def authorization_of(access: Access, username: str = "") -> str:
         if not _TOKEN.fullmatch(token):
             problem = 'key "bearerToken" of the Secret is not a valid token; replace it'
             raise BundleError(Reason.SECRET_INVALID, problem, place=f"{access.path}.auth")
-        return f"Bearer {token}"
-    if credentials.password:
-        return basic(credentials.username or username, credentials.password)
-    return ""
-
-
-def credential_headers(parameters: Mapping[str, Any], access: Access, *, plain: bool) -> dict[str, str]:
-    """Return the header that carries the credentials; none without credentials.
-
-    Args:
-        parameters: of the source.
-        access: credentials, and the path that starts messages.
-        plain: whether the server is asked over plain http, which may be on this machine.
-
-    Raises: BundleError (InsecureRefused for plain http and unverified https; SecretInvalid).
-    """
-    authorization = authorization_of(access)
-    if not authorization:
+        authorization = f"Bearer {token}"
+    elif credentials.password:
+        authorization = basic(credentials.username or username, credentials.password)
+    else:
         return {}
-    check_secure(access.path, plain=plain, verify=not parameters.get("insecureSkipTLSVerify"))
+    check_secure(access.path, plain=server.scheme != HTTPS, verify=_verifies(parameters))
     return {"Authorization": authorization}
 
 

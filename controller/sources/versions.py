@@ -85,6 +85,7 @@ def parse_loosely(text: str) -> Version | None:
 
 _LONGEST_RANGE, _MOST_ALTERNATIVES, _MOST_BOUNDS = 512, 32, 32
 _WILDCARDS = ("x", "X", "*")
+_MAJOR, _MINOR, _PATCH = "major", "minor", "patch"
 _OPERATORS = r"=||!=|>|<|>=|=>|<=|=<|~|~>|\^"
 _WRITTEN = (
     r"v?([0-9|x|X|\*]+)(\.[0-9|x|X|\*]+)?(\.[0-9|x|X|\*]+)?"
@@ -103,14 +104,8 @@ class _Bound:
 
     operator: str
     version: Version
-    any_major: bool = False
-    any_minor: bool = False
-    any_patch: bool = False
-    """Whether this number is the first one that is missing or a wildcard."""
-
-    @property
-    def is_open(self) -> bool:
-        return self.any_major or self.any_minor or self.any_patch
+    open_from: str
+    """Which number is the first one that is missing or a wildcard: major, minor or patch; '' for none."""
 
 
 class Range:
@@ -145,15 +140,6 @@ class Range:
         return [bound.version for bounds, _ in self._alternatives for bound in bounds]
 
 
-def range_problems(text: str, path: str) -> list[str]:
-    """Return what is wrong with a range, if anything, starting with the path of its field."""
-    try:
-        Range(text)
-    except ValueError as error:
-        return [f"{path}: {quote(text)} {error}"]
-    return []
-
-
 def _rewrite_hyphens(text: str) -> str:
     result = text
     for found in _HYPHEN.finditer(text):
@@ -166,27 +152,27 @@ def _parse_bound(text: str) -> _Bound:
     found = _ONE.fullmatch(text)
     operator, written, major = found[1], found[2], found[3]
     minor, patch, pre_release = (found[4] or "")[1:], (found[5] or "")[1:], found[6] or ""
-    missing = {"any_major": major, "any_minor": minor, "any_patch": patch}
-    first = next((name for name, number in missing.items() if number in ("", *_WILDCARDS)), "")
-    numbers = {"": written, "any_major": "0.0.0", "any_minor": f"{major}.0.0", "any_patch": f"{major}.{minor}.0"}[first]
-    version = parse_version(numbers + pre_release if first else numbers)
+    numbers = {_MAJOR: major, _MINOR: minor, _PATCH: patch}
+    first = next((name for name, number in numbers.items() if number in ("", *_WILDCARDS)), "")
+    rest = {"": written, _MAJOR: "0.0.0", _MINOR: f"{major}.0.0", _PATCH: f"{major}.{minor}.0"}[first]
+    version = parse_version(rest + pre_release if first else rest)
     if version is None:
         raise ValueError(f'has a version "{written}" that is none; correct it')
-    return _Bound(operator=operator, version=version, **({first: True} if first else {}))
+    return _Bound(operator=operator, version=version, open_from=first)
 
 
 # comparisons
 
 
 def _is_equal(bound: _Bound, version: Version) -> bool:
-    return _is_like(bound, version) if bound.is_open else version == bound.version
+    return _is_like(bound, version) if bound.open_from else version == bound.version
 
 
 def _is_not_equal(bound: _Bound, version: Version) -> bool:
     named = bound.version
-    if bound.any_minor:
+    if bound.open_from == _MINOR:
         return named.major != version.major
-    if bound.any_patch:
+    if bound.open_from == _PATCH:
         same = (named.major, named.minor) == (version.major, version.minor)
         return not same or named.pre_release != version.pre_release
     return version != named
@@ -194,18 +180,18 @@ def _is_not_equal(bound: _Bound, version: Version) -> bool:
 
 def _is_greater(bound: _Bound, version: Version) -> bool:
     named = bound.version
-    if version.major == named.major and bound.any_minor:
+    if version.major == named.major and bound.open_from == _MINOR:
         return False
-    if version.major == named.major and bound.any_patch:
+    if version.major == named.major and bound.open_from == _PATCH:
         return version.minor > named.minor
     return version > named
 
 
 def _is_not_greater(bound: _Bound, version: Version) -> bool:
     named = bound.version
-    if not bound.is_open:
+    if not bound.open_from:
         return version <= named
-    if version.major != named.major or bound.any_minor:
+    if version.major != named.major or bound.open_from == _MINOR:
         return version.major <= named.major
     return version.minor <= named.minor
 
@@ -214,18 +200,18 @@ def _is_like(bound: _Bound, version: Version) -> bool:
     named = bound.version
     if version < named:
         return False
-    if not (named.major or named.minor or named.patch or bound.any_minor or bound.any_patch):
+    if not (named.major or named.minor or named.patch or bound.open_from in (_MINOR, _PATCH)):
         return True  # ~0.0.0 is everything from 0.0.0 on
-    return named.major == version.major and (named.minor == version.minor or bound.any_minor)
+    return named.major == version.major and (named.minor == version.minor or bound.open_from == _MINOR)
 
 
 def _is_compatible(bound: _Bound, version: Version) -> bool:
     named = bound.version
     if version < named or version.major != named.major:
         return False
-    if named.major or bound.any_minor:
+    if named.major or bound.open_from == _MINOR:
         return True
-    if named.minor or bound.any_patch:
+    if named.minor or bound.open_from == _PATCH:
         return version.minor == named.minor
     return (version.minor, version.patch) == (0, named.patch)
 
@@ -249,6 +235,7 @@ _CHECKS: dict[str, Callable[[_Bound, Version], bool]] = {
 Item = TypeVar("Item")
 Check: TypeAlias = Callable[[], None]
 Parse: TypeAlias = Callable[[str], Version | None]
+_Found: TypeAlias = tuple[Version, str]
 _NEAREST = 3
 _LIKE = 0.6
 """Which share of letters and pairs of letters similar names have in common."""
@@ -276,8 +263,9 @@ class Choice:
 
     def __init__(self, within: Range, parse: Parse = parse_version) -> None:
         self._within, self._parse = within, parse
-        self._neighbours = [_Neighbours(bound) for bound in within.versions]
-        self._best: tuple[Version, str] | None = None
+        self._near: list[tuple[Version, list[_Found], list[_Found]]] = [(bound, [], []) for bound in within.versions]
+        """The versions next to each bound of the range, below and above it."""
+        self._best: _Found | None = None
         self._is_any = False
 
     def see(self, name: str) -> None:
@@ -289,8 +277,9 @@ class Choice:
         if self._within.contains(version):
             self._best = max(self._best or (version, name), (version, name))
         elif self._best is None:
-            for each in self._neighbours:
-                each.add((version, name))
+            for bound, below, above in self._near:
+                insort(below if version < bound else above, (version, name))
+                del below[:-_NEAREST], above[_NEAREST:]
 
     @property
     def highest(self) -> str | None:
@@ -301,38 +290,14 @@ class Choice:
         """Return for a message what there is instead of a version in the range."""
         if not self._is_any:
             return "none of them is a version like 1.2.3"
-        distances: dict[tuple[Version, str], int] = {}
-        for each in self._neighbours:
-            for distance, found in each.ranked():
+        distances: dict[_Found, int] = {}
+        for _, below, above in self._near:
+            for distance, found in (*enumerate(reversed(below), 1), *enumerate(above, 1)):
                 distances[found] = min(distance, distances.get(found, distance))
         # The higher of two counts first.
         near = sorted(sorted(distances, reverse=True), key=lambda found: distances[found])
         nearest = sorted(near[:_NEAREST], reverse=True)
         return f"the nearest are {', '.join(quote(name) for _, name in nearest)}"
-
-
-class _Neighbours:
-    """The versions next to a bound of a range, on either side of it."""
-
-    def __init__(self, bound: Version) -> None:
-        self._bound = bound
-        self._below: list[tuple[Version, str]] = []
-        self._above: list[tuple[Version, str]] = []
-
-    def add(self, found: tuple[Version, str]) -> None:
-        """Remember a version if it is one of the nearest."""
-        is_below = found[0] < self._bound
-        side = self._below if is_below else self._above
-        if len(side) == _NEAREST and (found < side[0] if is_below else found > side[-1]):
-            return
-        insort(side, found)
-        if len(side) > _NEAREST:
-            del side[0 if is_below else -1]
-
-    def ranked(self) -> Iterator[tuple[int, tuple[Version, str]]]:
-        """Yield how far each is from the bound, counted in versions."""
-        yield from enumerate(reversed(self._below), 1)
-        yield from enumerate(self._above, 1)
 
 
 def similar(name: str, names: Iterable[str], check: Check = proceed) -> list[str]:

@@ -26,7 +26,7 @@ from rukpak.controller.sources.git.connection import candidates, check_ref, pars
 from rukpak.controller.sources.git.objects import Item, read_items, read_listing
 from rukpak.controller.sources.git.process import NotServedError, check_served, translate
 from rukpak.controller.sources.hosts import Place, parse_address
-from rukpak.controller.sources.http import Download, Wanted
+from rukpak.controller.sources.http import Download, Wanted, find_validator
 from rukpak.controller.sources.image.login import Login, is_related, parse_challenges
 from rukpak.controller.sources.image.reference import find_endpoint, parse_reference
 
@@ -153,7 +153,8 @@ def check_http_answers(data: bytes) -> None:
         download = Download(transport, Wanted(address=address), access)
         with Spool(folder, _PATH) as spool, refusals():
             answer = download.fetch(spool)
-            expect(not _UNSAFE.search(answer.validator.replace(" ", "")), f"a validator {answer.validator!r}")
+            validator = find_validator(answer)
+            expect(not _UNSAFE.search(validator.replace(" ", "")), f"a validator {validator!r}")
             expect(spool.size <= LIMITS.compressed_bytes, f"{spool.size} bytes")
 
 
@@ -164,8 +165,7 @@ class _Answer:
         head, _, body = data.partition(b"\n\n")
         status, *lines = head.decode("latin-1").split("\n")
         self.status = int(status) if re.fullmatch("[1-5][0-9][0-9]", status) else 200
-        self.headers, self.host = Message(), "example.com"
-        self.place = Place(subject=_PATH, host=self.host)
+        self.headers, self.place = Message(), Place(subject=_PATH, host="example.com")
         for line in lines:
             name, _, value = line.partition(":")
             if re.fullmatch(r"[A-Za-z-]+", name):

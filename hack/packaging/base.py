@@ -119,5 +119,5 @@ def _registry(network: Network) -> Iterator[Registry]:
     deadline = time.monotonic() + SECONDS
     with tempfile.TemporaryDirectory() as scratch:
         access = Access(path="base", deadline=deadline, cancelled=Event(), scratch=Path(scratch), network=network)
-        with connected({}, parse_reference(REPOSITORY), access, missing=Reason.NOT_FOUND, kind=Registry) as registry:
+        with connected({}, parse_reference(REPOSITORY), access, missing=Reason.NOT_FOUND) as registry:
             yield registry

@@ -30,16 +30,10 @@ from rukpak.api.plugins import Access, Credentials
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.limits import quote
 from rukpak.controller.processes.programs import STARTING
-from rukpak.controller.sources.hosts import PORTS, Location, check_host, is_address
+from rukpak.controller.sources.hosts import PORTS, Location, Place, check_host, is_address
 from rukpak.controller.sources.pace import RATE_SECONDS
-from rukpak.controller.sources.routes import NOT_RESOLVED, Route, find_route, unreachable
-from rukpak.controller.sources.trust import (
-    ClientCertificate,
-    authorization_of,
-    certificates_of,
-    check_secure,
-    client_certificate_of,
-)
+from rukpak.controller.sources.routes import NOT_RESOLVED, Route, find_route
+from rukpak.controller.sources.trust import DEFAULT_TLS, TLSSettings, credential_headers, read_tls
 
 FULL_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 """A full object name, SHA-1 or SHA-256."""
@@ -121,7 +115,10 @@ def _parse_url(text: str) -> Repository:
     if "@" in parts.netloc and not _USER.fullmatch(user):
         raise ValueError("has a user with characters other than letters, digits and . _ ~ -; correct it")
     _check_path(text.partition("://")[2].partition("/")[2])
-    return _make(parts.scheme, user, host, PORTS[parts.scheme] if port is None else port, parts.path)
+    location = Location(scheme=parts.scheme, host=host, port=PORTS[parts.scheme] if port is None else port)
+    prefix = f"{user}@" if user and parts.scheme == SSH else ""
+    url = f"{parts.scheme}://{prefix}{location.authority}{parts.path}"
+    return Repository(url=url, scheme=parts.scheme, host=host, port=location.port, user=user, normal=url.rstrip("/"))
 
 
 def _host(parts: SplitResult) -> str:
@@ -164,12 +161,6 @@ def _check_path(path: str) -> None:
         raise ValueError("has no path; add the path of the repository")
     if path.startswith("-") or not _PATH.fullmatch(path):
         raise ValueError('has a path with a leading "-", blanks, control characters, a backslash, ? or #; correct it')
-
-
-def _make(scheme: str, user: str, host: str, port: int, path: str) -> Repository:
-    prefix = f"{user}@" if user and scheme == SSH else ""
-    url = f"{scheme}://{prefix}{Location(scheme=scheme, host=host, port=port).authority}{path}"
-    return Repository(url=url, scheme=scheme, host=host, port=port, user=user, normal=url.rstrip("/"))
 
 
 def check_ref(ref: str) -> None:
@@ -216,80 +207,46 @@ def connect(repository: Repository, parameters: Mapping[str, Any], access: Acces
 
     Raises: BundleError (Unreachable, InsecureRefused, Unauthorized, HostKeyUnknown, SecretInvalid).
     """
-    check_host(f"{access.path}.repository", repository, access.network)
-    is_plain, verify = repository.scheme == HTTP, not parameters.get("insecureSkipTLSVerify")
-    keys = None
-    if repository.scheme != SSH:
-        keys = client_certificate_of(access, repository.origin, plain=is_plain, verify=verify)
-    route = _find_route(repository, access, keys, plain=is_plain and verify)
-    if repository.scheme == SSH:
+    subject, is_ssh = f"{access.path}.repository", repository.scheme == SSH
+    check_host(subject, repository, access.network)
+    tls = DEFAULT_TLS if is_ssh else read_tls(parameters, access, repository)
+    plain = repository.scheme == HTTP and tls.verify
+    try:
+        route = find_route(subject, repository, access.network, plain=plain, keys=tls.keys)
+    except (OSError, UnicodeError):
+        raise Place(subject=subject, host=repository.host).unreachable(NOT_RESOLVED) from None
+    if is_ssh:
         return _connect_ssh(repository, route.addresses, access.credentials or Credentials(), access)
-    header = authorization_of(access, repository.user)
-    if header:
-        check_secure(access.path, plain=is_plain, verify=verify)
-    config = {
-        "remote.origin.url": repository.url,
-        "http.followRedirects": "false",  # it would connect to addresses that were not checked
-        "http.sslVerify": "true" if verify else "false",
-        "http.lowSpeedLimit": str(access.network.bytes_per_second),
-        "http.lowSpeedTime": f"{RATE_SECONDS:.0f}",
-        **_pin(route),
-        **_pass_through(route),
-        **_trust(certificates_of(parameters, access), access),
-        **_identify(route, access),
-    }
-    if header:
-        config[f"http.{repository.scheme}://{repository.authority}/.extraHeader"] = f"Authorization: {header}"
+    headers = credential_headers(parameters, access, repository, repository.user)
+    config = {"remote.origin.url": repository.url, **_http_settings(route, tls, access)}
+    for name, value in headers.items():
+        config[f"http.{repository.scheme}://{repository.authority}/.extraHeader"] = f"{name}: {value}"
     return Connection(protocols=repository.scheme, config=config, port=route.port)
 
 
-# the address
-
-
-def _find_route(repository: Repository, access: Access, keys: ClientCertificate | None, *, plain: bool) -> Route:
-    subject = f"{access.path}.repository"
-    try:
-        return find_route(subject, repository, access.network, plain=plain, keys=keys)
-    except (OSError, UnicodeError):
-        raise unreachable(subject, repository.host, NOT_RESOLVED) from None
-
-
-def _pin(route: Route) -> dict[str, str]:
-    # curl must use exactly these addresses, whatever the name resolves to later.
-    if is_address(route.host):
-        return {}
-    shown = ",".join(f"[{address}]" if ":" in address else address for address in route.addresses)
-    return {"http.curloptResolve": f"{route.host}:{route.port}:{shown}"}
-
-
-def _pass_through(route: Route) -> dict[str, str]:
-    if route.proxy is None:
-        return {}
-    return {"http.proxy": route.proxy.url, "http.proxyAuthMethod": "basic"}
-
-
-# http
-
-
-def _trust(certificates: str, access: Access) -> dict[str, str]:
-    if not certificates:
-        return {}
-    empty = access.scratch / "no-certificates"  # otherwise curl adds the system's folder
-    empty.mkdir(exist_ok=True)
-    return {
-        AUTHORITY: str(_write(access.scratch / "certificates.pem", certificates)),
-        "http.sslCAPath": str(empty),
+def _http_settings(route: Route, tls: TLSSettings, access: Access) -> dict[str, str]:
+    """Return the settings by which git, and curl in it, take this route only."""
+    scratch = access.scratch
+    found = {
+        "http.followRedirects": "false",  # it would connect to addresses that were not checked
+        "http.sslVerify": "true" if tls.verify else "false",
+        "http.lowSpeedLimit": str(access.network.bytes_per_second),
+        "http.lowSpeedTime": f"{RATE_SECONDS:.0f}",
     }
-
-
-def _identify(route: Route, access: Access) -> dict[str, str]:
-    # The certificate is for this host: git follows no redirects.
-    if route.keys is None:
-        return {}
-    return {
-        "http.sslCert": str(_write(access.scratch / "client.pem", _lines(route.keys.certificate))),
-        "http.sslKey": str(_write(access.scratch / "client.key", _lines(route.keys.key))),
-    }
+    if not is_address(route.host):  # curl must use exactly these addresses, whatever the name resolves to later
+        shown = ",".join(f"[{address}]" if ":" in address else address for address in route.addresses)
+        found["http.curloptResolve"] = f"{route.host}:{route.port}:{shown}"
+    if route.proxy:
+        found |= {"http.proxy": route.proxy.url, "http.proxyAuthMethod": "basic"}
+    if tls.certificate_data:
+        empty = scratch / "no-certificates"  # otherwise curl adds the system's folder
+        empty.mkdir(exist_ok=True)
+        found[AUTHORITY] = str(_write(scratch / "certificates.pem", tls.certificate_data))
+        found["http.sslCAPath"] = str(empty)
+    if route.keys:  # which are for this host: git follows no redirects
+        found["http.sslCert"] = str(_write(scratch / "client.pem", _lines(route.keys.certificate)))
+        found["http.sslKey"] = str(_write(scratch / "client.key", _lines(route.keys.key)))
+    return found
 
 
 # ssh

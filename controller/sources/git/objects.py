@@ -122,11 +122,8 @@ class Objects:
         Raises: BundleError.
         """
         self._folder.mkdir(exist_ok=True)
-        try:
-            with self._remote.start("ls-remote", "--quiet", *arguments) as child:
-                yield from _parse_refs(child)
-        except GitFailed as failed:
-            raise self._translate(failed) from None
+        with self._failures_told(), self._remote.start("ls-remote", "--quiet", *arguments) as child:
+            yield from _parse_refs(child)
 
     def fetch_commits(self) -> None:
         """Fetch the commits of all branches and tags, without their trees if the server supports that.
@@ -238,20 +235,21 @@ class Objects:
         self._run(self._local, "init", "--quiet", "--bare", "--template=", f"--object-format={algorithm}")
 
     def _want(self, *arguments: str, lines: Sequence[str] = ()) -> None:
-        try:
+        with self._failures_told(check_served):
             self._remote.run(*_FETCH, *arguments, lines=lines)
-        except GitFailed as failed:
-            check_served(failed.complaint)
-            raise self._translate(failed) from None
 
     def _run(self, runner: GitRunner, *arguments: str, lines: Sequence[str] = ()) -> bytes:
-        try:
+        with self._failures_told():
             return runner.run(*arguments, lines=lines)
-        except GitFailed as failed:
-            raise self._translate(failed) from None
 
-    def _translate(self, failed: GitFailed) -> BundleError:
-        return self._place.show(translate(failed.complaint, self._place, has_authority=self._has_authority))
+    @contextmanager
+    def _failures_told(self, check: Callable[[str], None] = lambda _complaint: None) -> Iterator[None]:
+        try:
+            yield
+        except GitFailed as failed:
+            check(failed.complaint)
+            error = translate(failed.complaint, self._place, has_authority=self._has_authority)
+            raise self._place.show(error) from None
 
     # listing
 
@@ -307,11 +305,8 @@ class Objects:
 
     @contextmanager
     def _spool(self, *arguments: str) -> Iterator[bytes | mmap]:
-        try:
-            with self._local.spool(*arguments) as output:
-                yield output
-        except GitFailed as failed:
-            raise self._translate(failed) from None
+        with self._failures_told(), self._local.spool(*arguments) as output:
+            yield output
 
     @contextmanager
     def _reading(self, listing: bytes | mmap) -> Iterator[None]:

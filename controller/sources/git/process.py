@@ -50,7 +50,7 @@ from rukpak.controller.processes.programs import (
 from rukpak.controller.sources.git.connection import Connection
 from rukpak.controller.sources.hosts import Place
 from rukpak.controller.sources.pace import RATE_SECONDS, TIMED_OUT, check_deadline, too_slow
-from rukpak.controller.sources.routes import NOT_RESOLVED, describe_host, of_proxy, unreachable
+from rukpak.controller.sources.routes import NOT_RESOLVED, of_proxy
 from rukpak.controller.sources.transport import (
     BAD_CLIENT_CERTIFICATE,
     CUT,
@@ -587,6 +587,6 @@ def translate(complaint: str, place: Place, *, has_authority: bool = False) -> B
     elif place.proxy and problem in (NOT_RESOLVED, REFUSED):
         problem = of_proxy(problem)  # which is all that curl connects to
     if reason is Reason.UNREACHABLE:
-        return unreachable(place.subject, place.host, problem, proxy=place.proxy)
+        return place.unreachable(problem)
     kind = RedirectedError if _REDIRECTED.search(text) else BundleError
-    return kind(reason, f"{describe_host(place.host, place.proxy)} {problem}", place=place.subject)
+    return kind(reason, f"{place.described} {problem}", place=place.subject)

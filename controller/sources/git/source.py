@@ -43,18 +43,13 @@ from rukpak.controller.sources.git.connection import (
 )
 from rukpak.controller.sources.git.objects import SUBMODULE, Item, Objects
 from rukpak.controller.sources.git.process import NOT_FOLLOWED, RedirectedError
-from rukpak.controller.sources.hosts import Detour, Place, find_url_problems, place_of
+from rukpak.controller.sources.hosts import Detour, Place, find_problems, find_url_problems, place_of
 from rukpak.controller.sources.pace import check_deadline
 from rukpak.controller.sources.signatures import SignatureError, checking
 from rukpak.controller.sources.signatures.git import ALGORITHMS, COMMIT, TAG, read_commit, read_keys, read_tag, verify
-from rukpak.controller.sources.transport import TLSSettings, Transport
-from rukpak.controller.sources.trust import (
-    authorization_of,
-    certificate_problems,
-    certificates_of,
-    client_certificate_of,
-)
-from rukpak.controller.sources.versions import Choice, Range, checked, range_problems
+from rukpak.controller.sources.transport import Transport
+from rukpak.controller.sources.trust import certificate_problems, certificates_of, credential_headers, read_tls
+from rukpak.controller.sources.versions import Choice, Range, checked
 
 Found = TypeVar("Found")
 
@@ -83,14 +78,11 @@ class GitSource:
         """Return what is wrong with the parameters, each with its field path below `path`."""
         ref, directory = _ref(parameters), _directory(parameters)
         problems = find_url_problems(parameters.get("repository", ""), f"{path}.repository", parse_repository)
-        try:
-            check_ref(ref)
-        except ValueError as error:
-            problems.append(f"{path}.ref: {quote(ref)} {error}")
+        problems += find_problems(ref, f"{path}.ref", check_ref)
         if semver := parameters.get("semver"):
             if ref != _DEFAULT_REF:
                 problems.append(f"{path}.ref: must not be set with semver; remove it")
-            problems += range_problems(semver, f"{path}.semver")
+            problems += find_problems(semver, f"{path}.semver", Range)
         if not _is_directory(directory):
             problems.append(f"{path}.directory: {quote(directory)} is not a relative path like foo/bar; correct it")
         return problems + certificate_problems(parameters, path)
@@ -556,9 +548,12 @@ def _follow(repository: Repository, parameters: Mapping[str, Any], access: Acces
     # Loopback only if the spec names it; an allowed host may redirect to any host.
     own = access.network.allow_loopback and repository.is_loopback
     guarded = replace(access, network=replace(access.network, allow_loopback=own, allowed_hosts=()))
-    header = authorization_of(access, repository.user)
-    is_private = bool(header or (access.credentials and access.credentials.client_key))
-    url = _find_target(repository, parameters, guarded, header)
+    headers = credential_headers(parameters, access, repository, repository.user)
+    is_private = bool(headers or (access.credentials and access.credentials.client_key))
+    named, tls = replace(guarded, path=f"{access.path}.repository"), read_tls(parameters, access, repository)
+    with Transport(named, tls=tls, loopback=repository.is_loopback) as transport:
+        response = transport.send("GET", repository.url.rstrip("/") + _QUERY, headers, leaves=False)
+        url = (response.follow() if response.is_redirect else "") or response.url
     place = place_of(f"{access.path}.repository", repository.url, url, access.network)
     try:
         target = parse_repository(url.removesuffix(_QUERY))
@@ -570,13 +565,3 @@ def _follow(repository: Repository, parameters: Mapping[str, Any], access: Acces
         return connect(target, parameters, guarded), place
     except BundleError as error:
         raise (Detour(shown=place.unusable()).end(error, access) if place.is_elsewhere else error) from None
-
-
-def _find_target(repository: Repository, parameters: Mapping[str, Any], access: Access, header: str) -> str:
-    certificates, named = certificates_of(parameters, access), replace(access, path=f"{access.path}.repository")
-    keys = client_certificate_of(access, repository.origin, plain=False, verify=True)
-    tls = TLSSettings(certificate_data=certificates, keys=keys)
-    with Transport(named, tls=tls, loopback=repository.is_loopback) as transport:
-        headers = {"Authorization": header} if header else {}
-        response = transport.send("GET", repository.url.rstrip("/") + _QUERY, headers, leaves=False)
-        return (response.follow() if response.is_redirect else "") or response.url

@@ -24,8 +24,9 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -235,13 +236,19 @@ class Login:
 
     def _exchange(self, asked: Mapping[str, str], credentials: RegistryCredentials | None) -> str:
         exchange = oras.auth.TokenAuth()
-        exchange.session = _Session(self._send)
-        exchange._tls_verify = True  # noqa: SLF001 - oras passes it on, and our session ignores it
-        header = oras.auth.utils.authHeader(asked)
-        if credentials is None:
-            return str(exchange.request_anonymous_token(header) or "")
-        exchange.set_basic_auth(credentials.username, credentials.password)
+        exchange.session = SimpleNamespace(get=self._get)
+        exchange._tls_verify = True  # noqa: SLF001 - oras passes it on, and it is ignored
+        if credentials:
+            exchange.set_basic_auth(credentials.username, credentials.password)
+        # oras takes a realm that begins with HTTPS:// for a host.
+        header = oras.auth.utils.authHeader({**asked, "realm": urlsplit(asked["realm"]).geturl()})
         return str(exchange.request_token(header) or "")
+
+    def _get(self, realm: str, *, headers: Mapping[str, str], params: Mapping[str, str], **_: Any) -> _Answer:
+        # Of the headers of oras only one is sent.
+        own = {name: value for name, value in headers.items() if name == "Authorization"}
+        separator = "&" if urlsplit(realm).query else "?"
+        return self._send("GET", f"{realm}{separator}{urlencode(params)}", own)
 
     def _refresh(self, asked: Mapping[str, str], identity_token: str) -> str:
         # oras does not support it (OAuth 2.0, RFC 6749, section 6).
@@ -259,7 +266,8 @@ class Login:
 
     def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None) -> _Answer:
         named = "" if self._is_own(url) else f"https://{self.endpoint.host}"
-        answer = _Answer.of(self.transport.send(method, url, headers, body=body, named=named))
+        response = self.transport.send(method, url, headers, body=body, named=named)
+        answer = _Answer(response.status, response.read_all(_ANSWER_BYTES))
         self.transport.settle()
         return answer
 
@@ -267,7 +275,7 @@ class Login:
         scheme, host = _split_realm(realm)
         if is_secret and scheme == "http":
             problem = " over plain http, to which no credentials are sent; configure https there"
-        elif scheme not in ("https", "http") or not is_related(host, self.endpoint.host_name, is_secret=is_secret):
+        elif scheme not in ("https", "http") or not is_related(host, self.endpoint.location.host, is_secret=is_secret):
             problem = ", which is not in the domain of the registry; use another registry"
         elif not self._is_own(realm) and (scheme == "http" or not self._verify):
             problem = " at another address without verified https; use https and certificateData"
@@ -284,42 +292,12 @@ class Login:
         return BundleError(reason, f"registry {registry} uses {problem}", place=f"{self.path}.ref")
 
 
-class _Session:
-    """The part of a session of requests that oras uses for a token."""
-
-    def __init__(self, send: Callable[[str, str, Mapping[str, str]], _Answer]) -> None:
-        self._send = send
-
-    def get(self, realm: str, *, headers: Mapping[str, str], **options: Any) -> _Answer:
-        """Send a GET request, with no header but `Authorization`. Raises: as the transport."""
-        own = {name: value for name, value in headers.items() if name == "Authorization"}
-        return self.request("GET", realm, headers=own, **options)
-
-    def request(
-        self,
-        method: str,
-        realm: str,
-        *,
-        params: Mapping[str, str],
-        headers: Mapping[str, str] | None = None,
-        verify: bool,  # noqa: ARG002 - oras' signature
-    ) -> _Answer:
-        """Send a request with parameters. Raises: as the transport."""
-        separator = "&" if urlsplit(realm).query else "?"
-        return self._send(method, f"{realm}{separator}{urlencode(params)}", headers or {})
-
-
 @dataclass(frozen=True, slots=True)
 class _Answer:
     """The part of a response of requests that oras uses for a token."""
 
     status_code: int
     body: bytes
-
-    @classmethod
-    def of(cls, response: Response) -> _Answer:
-        """Read a response. Raises: BundleError (ContentRejected over the limit, Unreachable)."""
-        return cls(response.status, response.read_all(_ANSWER_BYTES))
 
     @property
     def text(self) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from rukpak.controller.sources.hosts import is_loopback
+from rukpak.controller.sources.hosts import HTTPS, PORTS, Location
 
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 """The only algorithm that every registry supports."""
@@ -47,14 +47,9 @@ class Endpoint:
     is_mirror: bool = False
 
     @property
-    def host_name(self) -> str:
-        """The host without a port."""
-        return urlsplit(f"//{self.host}").hostname or ""
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether the host is this machine by name, to which plain http is the default."""
-        return is_loopback(self.host_name)
+    def location(self) -> Location:
+        """Host and port, over https."""
+        return locate(self.host)
 
 
 def find_endpoint(reference: ImageReference, mirrors: Mapping[str, str]) -> Endpoint:
@@ -161,7 +156,7 @@ def _split_registry(name: str) -> tuple[str, str]:
 
 
 def _check(registry: str, repository: str, tag: str | None) -> None:
-    if not _HOST.fullmatch(registry):
+    if not _is_host(registry):
         raise ValueError("has an invalid registry; use host[:port]/repository[:tag]")
     if not all(_ELEMENT.fullmatch(element) for element in repository.split("/")):
         raise ValueError("has a repository with other than lower-case letters, digits and . _ - /; correct it")
@@ -171,6 +166,22 @@ def _check(registry: str, repository: str, tag: str | None) -> None:
         raise ValueError("has a range of versions as its tag, ; use semver for that, or one tag or a digest")
     if tag is not None and not _TAG.fullmatch(tag):
         raise ValueError("has a tag that is not 1 to 128 letters, digits and . _ -; correct it")
+
+
+def _is_host(registry: str) -> bool:
+    try:
+        return bool(_HOST.fullmatch(registry)) and locate(registry).port > 0
+    except ValueError:  # a port that is too high, or colons in brackets that are no address
+        return False
+
+
+def locate(host: str) -> Location:
+    """Return the location of a registry, by its host and optional port.
+
+    Raises: ValueError for an invalid port or address.
+    """
+    parts = urlsplit(f"//{host}")
+    return Location(scheme=HTTPS, host=parts.hostname or "", port=PORTS[HTTPS] if parts.port is None else parts.port)
 
 
 def chart_reference(repository: str, name: str) -> ImageReference:

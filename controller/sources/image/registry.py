@@ -22,7 +22,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeAlias
 from urllib.parse import urlencode, urljoin, urlsplit
 
 from rukpak.api.errors import BundleError
@@ -30,7 +30,7 @@ from rukpak.api.plugins import MEBIBYTE, Access, Room, endless
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.digests import digest_of
 from rukpak.controller.content.limits import describe_bytes, quote
-from rukpak.controller.sources.hosts import PORTS, Detour, Location, Place, check_host, origin_of
+from rukpak.controller.sources.hosts import Detour, Place, check_host
 from rukpak.controller.sources.image.login import Login
 from rukpak.controller.sources.image.manifest import ACCEPT, OCI_MANIFEST, Descriptor, ValueCounter, parse_manifest
 from rukpak.controller.sources.image.reference import (
@@ -38,10 +38,11 @@ from rukpak.controller.sources.image.reference import (
     ImageReference,
     find_endpoint,
     is_wildcard,
+    locate,
     parse_reference,
 )
-from rukpak.controller.sources.transport import PlainServerError, Response, StatusError, TLSSettings, Transport
-from rukpak.controller.sources.trust import certificates_of, check_secure, client_certificate_of
+from rukpak.controller.sources.transport import PlainServerError, Response, StatusError, Transport
+from rukpak.controller.sources.trust import check_secure, read_tls
 from rukpak.controller.sources.versions import Check, proceed
 
 _PAGE_BYTES = 4 * MEBIBYTE
@@ -58,12 +59,13 @@ _RELATION = re.compile(r";\s*rel\s*=\s*[\"']?([^\"';,]*)", re.IGNORECASE)
 _MANIFEST_BYTES = 4 * MEBIBYTE  # the minimum that registries must accept, and the maximum of most
 _CHUNK = 64 * 1024
 _MOST_HOSTS = 256
-_OK, _BAD_REQUEST, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _TOO_MANY_REQUESTS = 200, 400, 401, 403, 404, 429
+_OK, _CREATED, _ACCEPTED = 200, 201, 202
+_BAD_REQUEST, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND = 400, 401, 403, 404
 _REFUSALS = (_BAD_REQUEST, _FORBIDDEN)
 _ABSENT = (_NOT_FOUND, _FORBIDDEN, _UNAUTHORIZED)
 """What a registry answers for a tag that is not there: some do not tell who may not write whether it is."""
 
-RegistryT = TypeVar("RegistryT", bound="Registry")
+Advance: TypeAlias = Callable[[int, Place], None]
 
 
 @contextmanager
@@ -73,10 +75,9 @@ def connected(
     access: Access,
     *,
     missing: Reason,
-    kind: Callable[..., RegistryT],
     field: str = "ref",
     detour: Detour | None = None,
-) -> Iterator[RegistryT]:
+) -> Iterator[Registry]:
     """Provide the repository that a reference names, for one call.
 
     Args:
@@ -84,38 +85,30 @@ def connected(
         reference: its tag and digest are ignored.
         access: of the call.
         missing: reason for a 404: NotFound while resolving, PinnedContentGone afterwards.
-        kind: takes the arguments of Registry.
         field: of the spec that names the repository; in messages.
         detour: if the spec does not name the registry.
 
     Raises: BundleError (InsecureRefused, SecretInvalid).
     """
     subject = f"{access.path}.{field}"
-    named = urlsplit(f"//{reference.registry}")
-    location = Location(scheme="https", host=named.hostname or "", port=named.port or PORTS["https"])
-    check_host(subject, location, access.network)
+    check_host(subject, locate(reference.registry), access.network)
     endpoint = find_endpoint(reference, access.network.registry_mirrors)
-    certificates, verify = certificates_of(parameters, access), not parameters.get("insecureSkipTLSVerify")
-    keys = None
-    if not endpoint.is_mirror:  # which the spec does not name
-        keys = client_certificate_of(access, origin_of(f"https://{endpoint.host}"), plain=False, verify=verify)
-    with Transport(
-        replace(access, path=subject),
-        tls=TLSSettings(certificate_data=certificates, verify=verify, keys=keys),
-        loopback=endpoint.is_loopback,
-        detour=detour,
-    ) as transport:
-        login = Login(transport, endpoint, access, verify=verify)
+    loopback = endpoint.location.is_loopback
+    tls = read_tls(parameters, access, None if endpoint.is_mirror else endpoint.location)  # the spec names no mirror
+    with Transport(replace(access, path=subject), tls=tls, loopback=loopback, detour=detour) as transport:
+        login = Login(transport, endpoint, access, verify=tls.verify)
         if login.has_credentials:
-            check_secure(access.path, plain=False, verify=verify)
-        schemes: tuple[str, ...] = ("https",) if verify else ("https", "http")
-        if verify and endpoint.is_loopback and not (certificates or keys or login.has_credentials):
+            check_secure(access.path, plain=False, verify=tls.verify)
+        schemes: tuple[str, ...] = ("https",) if tls.verify else ("https", "http")
+        if tls.verify and loopback and not (tls.certificate_data or tls.keys or login.has_credentials):
             schemes = ("http", "https")
-        yield kind(login, schemes=schemes, field=field, missing=missing)
+        yield Registry(login, schemes=schemes, field=field, missing=missing)
 
 
 def read_tags(registry: Registry, room: Room = endless, check: Check = proceed) -> Iterator[list[str]]:
     """Yield the tags page by page, so that only one page is in memory; names that no tag may have are left out.
+
+    Once all have been read, and there are some, they count as what was looked for, even if another host has sent them.
 
     Args:
         registry: to ask.
@@ -141,6 +134,8 @@ def read_tags(registry: Registry, room: Room = endless, check: Check = proceed) 
         # Only the query: the next page is on the same host, which has the credentials.
         query = urlsplit(_next(response.headers.get("Link", ""))).query
         if not query:
+            if count:
+                response.settle()
             return
     problem = f"the repository has more than {_MOST} tags; name one tag instead of a range"
     raise BundleError(Reason.CONTENT_REJECTED, problem, place=response.place.subject)
@@ -208,9 +203,7 @@ class Registry:
     def _ask_by_head(self, target: str) -> str | None:
         try:
             response, is_final = self._exchange("HEAD", "manifests", target, (_OK,))
-        except StatusError as error:
-            if error.status == _TOO_MANY_REQUESTS:
-                raise
+        except StatusError:
             return self._read_without_head(target)
         response.discard()
         if response.status == _OK:
@@ -229,7 +222,7 @@ class Registry:
 
         Raises: BundleError (`missing`, DigestMismatch, ContentRejected over 4 MiB, Unauthorized, Unreachable, …).
         """
-        response = self._request("GET", "manifests", target)
+        response = self._get("manifests", target)
         data = response.read_all(_MANIFEST_BYTES, ValueCounter(self._subject).add)
         if DIGEST.fullmatch(target) and digest_of(data) != target:
             raise _mismatch(self._subject, target)
@@ -247,10 +240,7 @@ class Registry:
         if response.status in _ABSENT:
             response.discard()
             return None
-        if response.status != _OK:
-            response.discard()
-            raise self._failure(response, "manifests", target)
-        return response.read_all(_MANIFEST_BYTES, ValueCounter(self._subject).add)
+        return self._accept(response, "manifests", target).read_all(_MANIFEST_BYTES, ValueCounter(self._subject).add)
 
     @property
     def lists_referrers(self) -> bool:
@@ -267,9 +257,7 @@ class Registry:
         """
         try:
             response, _ = self._exchange("GET", "referrers", f"{digest}?{query}", (_OK, _NOT_FOUND))
-        except StatusError as error:
-            if error.status == _TOO_MANY_REQUESTS:
-                raise
+        except StatusError:
             return None
         if response.status != _OK or response.place.is_elsewhere:
             response.discard()
@@ -288,17 +276,10 @@ class Registry:
         response, _ = self._exchange("GET", "tags", f"list?{query}", (_OK,))
         if response.status == _BAD_REQUEST and query.startswith("n="):
             response, _ = self._exchange("GET", "tags", "list", (_OK,))
-        if response.status != _OK:
-            response.discard()
-            raise self._failure(response, "tags", "list")
-        return response
+        return self._accept(response, "tags", "list")
 
-    def settle(self) -> None:
-        """Note that what was read is what was looked for, even if another host has sent it."""
-        self._transport.settle()
-
-    def open_blob(self, descriptor: Descriptor, advance: Callable[[int], None] = lambda _: None) -> Blob:
-        """Return a blob to read; `advance` is called with the number of bytes of each read.
+    def open_blob(self, descriptor: Descriptor, advance: Advance = lambda _count, _place: None) -> Blob:
+        """Return a blob to read; `advance` is called with the number of bytes of each read, and who sends them.
 
         Raises: BundleError (`missing`, Unauthorized, Unreachable, …).
         """
@@ -309,13 +290,14 @@ class Registry:
 
         Raises: BundleError (`missing`, Unauthorized, Unreachable, …).
         """
-        return self._request("GET", "blobs", digest)
+        return self._get("blobs", digest)
 
-    def _request(
-        self, method: str, kind: str, name: str, *, also: int = _OK, media_type: str = "", body: bytes | None = None
-    ) -> Response:
-        response, _ = self._exchange(method, kind, name, (_OK, also), (media_type, body))
-        if response.status not in (_OK, also):
+    def _get(self, kind: str, name: str) -> Response:
+        response, _ = self._exchange("GET", kind, name, (_OK,))
+        return self._accept(response, kind, name)
+
+    def _accept(self, response: Response, kind: str, name: str) -> Response:
+        if response.status != _OK:
             response.discard()
             raise self._failure(response, kind, name)
         return response
@@ -362,10 +344,15 @@ class Registry:
 
     def _send(self, method: str, path: str, media_type: str = "", body: bytes | None = None) -> Response:
         headers = {"Content-Type": media_type} if media_type else {"Accept": ACCEPT}
+
+        def _send_by(scheme: str) -> Response:
+            url = f"{scheme}://{self._endpoint.host}/v2/{path}"
+            return self._transport.send(method, url, {**headers, **self._login.headers}, body=body)
+
         if self._schemes == ("http", "https"):
-            return self._send_by_either(method, path, headers, body)
+            return self._send_by_either(_send_by)
         try:
-            return self._send_by(self._schemes[0], method, path, headers, body)
+            return _send_by(self._schemes[0])
         except PlainServerError:
             if self._login.has_credentials:
                 problem = f"registry {quote(self._endpoint.host)} supports plain http only"
@@ -375,11 +362,11 @@ class Registry:
             if len(self._schemes) == 1:
                 raise
             self._schemes = self._schemes[1:]
-            return self._send_by(self._schemes[0], method, path, headers, body)
+            return _send_by(self._schemes[0])
 
-    def _send_by_either(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Response:
+    def _send_by_either(self, send_by: Callable[[str], Response]) -> Response:
         try:
-            answer: Response | BundleError = self._send_by("http", method, path, headers, body)
+            answer: Response | BundleError = send_by("http")
         except BundleError as error:
             answer = error
         is_odd = (
@@ -387,7 +374,7 @@ class Registry:
         )
         if is_odd:
             try:
-                response = self._send_by("https", method, path, headers, body)
+                response = send_by("https")
             except BundleError as error:
                 if error.reason is not Reason.UNREACHABLE:
                     raise
@@ -399,10 +386,6 @@ class Registry:
         if isinstance(answer, BundleError):
             raise answer
         return answer
-
-    def _send_by(self, scheme: str, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Response:
-        url = f"{scheme}://{self._endpoint.host}/v2/{path}"
-        return self._transport.send(method, url, {**headers, **self._login.headers}, body=body)
 
     # failures
 
@@ -446,16 +429,59 @@ class Registry:
         response.discard()
         return response.status != _NOT_FOUND or response.place.is_elsewhere
 
+    # pushing
+
+    def push_blob(self, blob: bytes) -> None:
+        """Upload a blob, unless the repository has it.
+
+        Raises: BundleError.
+        """
+        digest = digest_of(blob)
+        if self._write("HEAD", "blobs", digest, also=_NOT_FOUND).status != _NOT_FOUND:
+            return
+        started = self._write("POST", "blobs", "uploads/", also=_ACCEPTED, content=("text/plain", b""))
+        place = urljoin(started.url, started.headers.get("Location", ""))
+        url = f"{place}{'&' if urlsplit(place).query else '?'}{urlencode({'digest': digest})}"
+        is_own = urlsplit(url)[:2] == urlsplit(started.url)[:2]  # no other server gets the login
+        headers = {"Content-Type": "application/octet-stream", **(self._login.headers if is_own else {})}
+        response = self._transport.send("PUT", url, headers, body=blob, named=started.url)
+        response.discard()
+        if response.status != _CREATED:
+            raise self._not_pushed(response, "blobs", digest)
+
+    def push_manifest(self, tag: str, manifest: bytes) -> None:
+        """Upload a manifest, and have the tag name it.
+
+        Raises: BundleError.
+        """
+        self._write("PUT", "manifests", tag, also=_CREATED, content=(OCI_MANIFEST, manifest))
+
+    def _write(
+        self, method: str, kind: str, name: str, *, also: int, content: tuple[str, bytes | None] = ("", None)
+    ) -> Response:
+        response, _ = self._exchange(method, kind, name, (_OK, also), content)
+        response.discard()
+        if response.status not in (_OK, also):
+            raise self._not_pushed(response, kind, name)
+        return response
+
+    def _not_pushed(self, response: Response, kind: str, name: str) -> BundleError:
+        repository = f"repository {quote(self._endpoint.repository)} at {quote(self._endpoint.host)}"
+        if response.status in (_UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND):
+            problem = "may not be pushed to without credentials; log in, or correct the name"
+            if self._login.has_credentials:
+                problem = "may not be pushed to with these credentials; correct them, or the name"
+            return BundleError(Reason.UNAUTHORIZED, f"{repository} {problem}", place=self._path)
+        item = "the manifest" if kind == "manifests" else "a blob"
+        problem = f"returned status {response.status} for {item} ({quote(name)}); check the address"
+        return BundleError(Reason.UNREACHABLE, f"{repository} {problem}", place=self._path)
+
 
 class Blob:
     """A blob, hashed while it is read."""
 
-    def __init__(
-        self, response: Response, descriptor: Descriptor, subject: str, advance: Callable[[int], None]
-    ) -> None:
+    def __init__(self, response: Response, descriptor: Descriptor, subject: str, advance: Advance) -> None:
         self._response, self._descriptor, self._subject, self._advance = response, descriptor, subject, advance
-        self.is_elsewhere = response.place.is_elsewhere
-        """Whether another host has sent it than the spec names."""
         self._count, self._hash = 0, hashlib.sha256()
 
     def read(self, size: int, /) -> bytes:
@@ -468,7 +494,7 @@ class Blob:
         if self._count > self._descriptor.size:
             raise _mismatch(self._subject, self._descriptor.digest)
         self._hash.update(data)
-        self._advance(len(data))
+        self._advance(len(data), self._response.place)
         return data
 
     def verify(self) -> None:
@@ -502,7 +528,7 @@ class Blob:
 def _digest_in(response: Response, target: str) -> str | None:
     """Return the digest that a successful answer to HEAD is for; None if it does not tell.
 
-    Raises: ElsewhereError if another host does not answer as a registry: any server answers somehow.
+    Raises: BundleError (Unreachable) if another host does not answer as a registry: any server answers somehow.
     """
     found = response.headers.get("Docker-Content-Digest", "")
     found = found if DIGEST.fullmatch(found) else ""
@@ -519,7 +545,6 @@ def _mismatch(subject: str, digest: str) -> BundleError:
 
 _CONFIG = "application/vnd.oci.image.config.v1+json"
 _LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
-_CREATED, _ACCEPTED = 201, 202
 
 
 def push_image(parameters: Mapping[str, Any], layer: bytes, access: Access) -> str:
@@ -545,7 +570,7 @@ def push_image(parameters: Mapping[str, Any], layer: bytes, access: Access) -> s
             "layers": [_describe(_LAYER, layer)],
         }
     )
-    with connected(parameters, reference, access, missing=Reason.NOT_FOUND, kind=_Writer) as registry:
+    with connected(parameters, reference, access, missing=Reason.NOT_FOUND) as registry:
         for blob in (config, layer):
             registry.push_blob(blob)
         registry.push_manifest(reference.tag, manifest)
@@ -564,49 +589,3 @@ def _encode(value: Mapping[str, Any]) -> bytes:
 
 def _describe(media_type: str, blob: bytes) -> dict[str, Any]:
     return {"mediaType": media_type, "digest": digest_of(blob), "size": len(blob)}
-
-
-class _Writer(Registry):
-    """One repository of one registry, to push to."""
-
-    def push_blob(self, blob: bytes) -> None:
-        """Upload a blob, unless the repository has it.
-
-        Raises: BundleError.
-        """
-        digest = digest_of(blob)
-        found = self._request("HEAD", "blobs", digest, also=_NOT_FOUND)
-        found.discard()
-        if found.status != _NOT_FOUND:
-            return
-        started = self._request("POST", "blobs", "uploads/", also=_ACCEPTED, media_type="text/plain", body=b"")
-        started.discard()
-        self._finish(started, blob, digest)
-
-    def push_manifest(self, tag: str, manifest: bytes) -> None:
-        """Upload a manifest, and have the tag name it.
-
-        Raises: BundleError.
-        """
-        self._request("PUT", "manifests", tag, also=_CREATED, media_type=OCI_MANIFEST, body=manifest).discard()
-
-    def _finish(self, started: Response, blob: bytes, digest: str) -> None:
-        place = urljoin(started.url, started.headers.get("Location", ""))
-        url = f"{place}{'&' if urlsplit(place).query else '?'}{urlencode({'digest': digest})}"
-        is_own = urlsplit(url)[:2] == urlsplit(started.url)[:2]  # no other server gets the login
-        headers = {"Content-Type": "application/octet-stream", **(self._login.headers if is_own else {})}
-        response = self._transport.send("PUT", url, headers, body=blob, named=started.url)
-        response.discard()
-        if response.status != _CREATED:
-            raise self._failure(response, "blobs", digest)
-
-    def _failure(self, response: Response, kind: str, name: str) -> BundleError:
-        repository = f"repository {quote(self._endpoint.repository)} at {quote(self._endpoint.host)}"
-        if response.status in (_UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND):
-            problem = "may not be pushed to without credentials; log in, or correct the name"
-            if self._login.has_credentials:
-                problem = "may not be pushed to with these credentials; correct them, or the name"
-            return BundleError(Reason.UNAUTHORIZED, f"{repository} {problem}", place=self._path)
-        item = "the manifest" if kind == "manifests" else "a blob"
-        problem = f"returned status {response.status} for {item} ({quote(name)}); check the address"
-        return BundleError(Reason.UNREACHABLE, f"{repository} {problem}", place=self._path)

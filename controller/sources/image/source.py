@@ -18,6 +18,7 @@ from rukpak.api.plugins import MEBIBYTE, Access, Entry, Resolution, Signer
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.limits import Rejection, quote
 from rukpak.controller.content.tar import read_tar
+from rukpak.controller.sources.hosts import Place, find_problems
 from rukpak.controller.sources.image.manifest import (
     VERSION,
     Image,
@@ -42,7 +43,6 @@ from rukpak.controller.sources.versions import (
     compile_filter,
     is_version,
     parse_version,
-    range_problems,
 )
 
 _PLATFORM = re.compile(r"[a-z0-9]+/[a-z0-9_]+(?:/[a-z0-9._]+)?")
@@ -58,11 +58,8 @@ class ImageSource:
 
     def validate(self, parameters: Mapping[str, Any], path: str) -> list[str]:
         """Return what is wrong with the parameters, each with its field path below `path`."""
-        problems = []
-        try:
-            parse_reference(parameters.get("ref", ""))
-        except ValueError as error:
-            problems.append(f"{path}.ref: image reference {quote(parameters.get('ref', ''))} {error}")
+        ref = parameters.get("ref", "")
+        problems = find_problems(ref, f"{path}.ref", parse_reference, f"image reference {quote(ref)}")
         problems += _range_problems(parameters, path)
         if not _PLATFORM.fullmatch(_platform(parameters)):
             problem = f"{quote(_platform(parameters))} is not os/architecture[/variant]"
@@ -87,7 +84,7 @@ class ImageSource:
         """
         reference = _parse(parameters, access)
         missing = Reason.PINNED_CONTENT_GONE if access.pinned else Reason.NOT_FOUND
-        with connected(parameters, reference, access, missing=missing, kind=Registry) as registry:
+        with connected(parameters, reference, access, missing=missing) as registry:
             found = _resolve(registry, parameters, reference, access)
             signer = access.known_signer(found.digest) or find_signer(
                 registry, parameters, access, digest=found.digest, repository=self.origin(parameters)
@@ -107,7 +104,7 @@ class ImageSource:
             and those of `resolve`).
         """
         reference = _parse(parameters, access)
-        with connected(parameters, reference, access, missing=Reason.PINNED_CONTENT_GONE, kind=Registry) as registry:
+        with connected(parameters, reference, access, missing=Reason.PINNED_CONTENT_GONE) as registry:
             image = _read_image(registry, resolution.digest, _platform(parameters), access)
             layers = plan_layers(image, access.path)
             check_size(image, access.limits, access.path)
@@ -168,12 +165,8 @@ def _range_problems(parameters: Mapping[str, Any], path: str) -> list[str]:
     problems = []
     if has_target(parameters.get("ref", "")):
         problems.append(f"{path}.ref: must have neither tag nor digest together with semver; remove it")
-    problems += range_problems(parameters["semver"], f"{path}.semver")
-    try:
-        compile_filter(parameters.get("semverFilter") or "")
-    except ValueError as error:
-        problems.append(f"{path}.semverFilter: {quote(parameters['semverFilter'])} {error}")
-    return problems
+    problems += find_problems(parameters["semver"], f"{path}.semver", Range)
+    return problems + find_problems(parameters.get("semverFilter") or "", f"{path}.semverFilter", compile_filter)
 
 
 def _choose_tag(registry: Registry, parameters: Mapping[str, Any], reference: ImageReference, access: Access) -> str:
@@ -183,13 +176,10 @@ def _choose_tag(registry: Registry, parameters: Mapping[str, Any], reference: Im
     """
     choice = Choice(Range(parameters["semver"]))
     is_wanted = compile_filter(parameters.get("semverFilter") or "")
-    check, are_any = partial(check_deadline, access), False
+    check = partial(check_deadline, access)
     for page in read_tags(registry, access.room, check):
-        are_any = are_any or bool(page)
         for tag in filter(is_wanted, checked(page, check)):
             choice.see(tag)
-    if are_any:
-        registry.settle()
     if choice.highest:
         return choice.highest
     problem = f"repository {quote(reference.repository)} has no tag in the range {quote(parameters['semver'])}"
@@ -210,7 +200,11 @@ def _read_image(registry: Registry, digest: str, platform: str, access: Access, 
     if depth == _MOST_DEPTH:
         problem = "indexes are inside each other too deeply; push the images into one"
         raise BundleError(Reason.UNSUPPORTED_CONTENT, problem, place=f"{access.path}.ref")
-    digests, missing = _choose(document, platform, access.path)
+    missing = None
+    try:
+        digests = [choose(document, platform, access.path).digest]
+    except BundleError as error:  # unless one of the indexes in it has the image
+        digests, missing = [entry.digest for entry in document.indexes[:_MOST_INDEXES]], error.without_frames()
     del document  # the registry may take its time to answer
     for each in digests:
         try:
@@ -219,14 +213,6 @@ def _read_image(registry: Registry, digest: str, platform: str, access: Access, 
             if missing is None or error.reason is not Reason.PLATFORM_NOT_FOUND:
                 raise
     raise missing or AssertionError
-
-
-def _choose(index: Index, platform: str, path: str) -> tuple[list[str], BundleError | None]:
-    """Return what of an index to read, and if that is only indexes in it, the error if none of them has the image."""
-    try:
-        return [choose(index, platform, path).digest], None
-    except BundleError as error:
-        return [entry.digest for entry in index.indexes[:_MOST_INDEXES]], error.without_frames()
 
 
 def _name_files(layers: tuple[Layer, ...], image: Image, registry: Registry, access: Access) -> tuple[Layer, ...]:
@@ -241,19 +227,15 @@ def _name_files(layers: tuple[Layer, ...], image: Image, registry: Registry, acc
 
 
 def _read_layers(registry: Registry, layers: tuple[Layer, ...], access: Access) -> Iterator[Entry]:
-    done, total, is_hidden = 0, sum(layer.descriptor.size for layer in layers), False
+    done, total = 0, sum(layer.descriptor.size for layer in layers)
 
-    def _advance(count: int) -> None:
+    def _advance(count: int, place: Place) -> None:
         nonlocal done
         done += count
-        if is_hidden:
-            access.receive(done)
-        else:
-            access.progress(done, total)
+        place.report(access, done, total)
 
     for number, layer in enumerate(layers):
         with closing(registry.open_blob(layer.descriptor, _advance)) as blob:
-            is_hidden = blob.is_elsewhere
             try:
                 yield from _entries(layer, number, blob, access)
             except Rejection as rejection:  # by the reader, or thrown by the writer

@@ -24,7 +24,7 @@ import binascii
 import hashlib
 import importlib.resources
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -82,18 +82,14 @@ _SHIPPED_ROOT = "https%3A%2F%2Ftuf-repo-cdn.sigstore.dev"  # the folder of the p
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who may sign without a key: exact texts, or expressions for all of the text."""
+    """Who may sign without a key: which issuers and subjects of a certificate are accepted."""
 
-    issuer: str = ""
-    subject: str = ""
-    issuer_expression: Any = None
-    subject_expression: Any = None
+    accepts_issuer: Callable[[str], bool]
+    accepts_subject: Callable[[str], bool]
 
     def matches(self, issuer: str, subject: str) -> bool:
         """Return whether these are the issuer and the subject of a certificate."""
-        return _matches(issuer, self.issuer, self.issuer_expression) and _matches(
-            subject, self.subject, self.subject_expression
-        )
+        return self.accepts_issuer(issuer) and self.accepts_subject(subject)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,28 +202,24 @@ def _read_key(pem: bytes, path: str, what: str) -> tuple[str, Key]:
 
 
 def _read_identity(identity: Mapping[str, Any], path: str) -> Identity:
-    return Identity(
-        issuer=identity.get("issuer") or "",
-        subject=identity.get("subject") or "",
-        issuer_expression=_compile(identity.get("issuerRegExp"), f"{path}.issuerRegExp"),
-        subject_expression=_compile(identity.get("subjectRegExp"), f"{path}.subjectRegExp"),
-    )
+    issuer, subject = (_read_name(identity, name, path) for name in ("issuer", "subject"))
+    return Identity(accepts_issuer=issuer, accepts_subject=subject)
 
 
-def _compile(pattern: str | None, path: str) -> Any:
+def _read_name(identity: Mapping[str, Any], name: str, path: str) -> Callable[[str], bool]:
+    """Return a function that tells whether a text is the one that is named, exactly or by an expression."""
+    pattern, exact = identity.get(f"{name}RegExp"), identity.get(name)
     if not pattern:
-        return None
+        return lambda text: bool(exact) and text == exact
     options = re2.Options()
     options.log_errors = False
     try:
-        return re2.compile(pattern, options)
+        expression = re2.compile(pattern, options)
     except re2.error:
-        raise _invalid(path, f"{quote(pattern)} is not a regular expression (RE2); correct it") from None
-
-
-def _matches(text: str, exact: str, expression: Any) -> bool:
+        problem = f"{quote(pattern)} is not a regular expression (RE2); correct it"
+        raise _invalid(f"{path}.{name}RegExp", problem) from None
     # All of it: an expression without anchors would also be in the identity of somebody who chooses his own.
-    return bool(expression.fullmatch(text)) if expression is not None else bool(exact) and text == exact
+    return lambda text: bool(expression.fullmatch(text))
 
 
 def _invalid(path: str, problem: str) -> BundleError:

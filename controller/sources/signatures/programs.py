@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -91,14 +92,11 @@ def _start(command: list[str], access: Access, folder: Path, source: BinaryIO) -
 
 
 def _collect(process: subprocess.Popen[bytes], group: ProcessGroup, access: Access) -> ProgramResult:
-    output, stderr = bytearray(), bytearray()
+    output, stderr, check = bytearray(), bytearray(), partial(check_deadline, access)
 
     def _take(into: bytearray) -> Callable[[bytes], None]:
         return lambda data: into.extend(data[: _OUTPUT_BYTES - len(into)])
 
-    def _check() -> None:
-        check_deadline(access)
-
     takers = {cast("BinaryIO", process.stdout): _take(output), cast("BinaryIO", process.stderr): _take(stderr)}
-    read_pipes(takers, _check)
-    return ProgramResult(status=group.wait(_check), output=bytes(output), stderr=stderr.decode(errors="replace"))
+    read_pipes(takers, check)
+    return ProgramResult(status=group.wait(check), output=bytes(output), stderr=stderr.decode(errors="replace"))

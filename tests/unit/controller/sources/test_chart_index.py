@@ -62,6 +62,11 @@ def read(data: bytes | str) -> Index:
     return Index(read_charts(io.BytesIO(body), lambda: None), "", "")
 
 
+def releases(found: Index, name: str = "web") -> list[Release]:
+    """Return all releases of a chart, by version."""
+    return [each for version in dict.fromkeys(found.versions(name) or ()) for each in found.releases(name, version)]
+
+
 def as_yaml(value: Any, **options: Any) -> str:
     return str(yaml.safe_dump(json.loads(json.dumps(value)), allow_unicode=True, **options))
 
@@ -83,9 +88,9 @@ FORMS = {
 def test_an_index_in_all_its_forms(form: str) -> None:
     found = read(FORMS[form])
     assert sorted(found.names) == ["empty", "web"]
-    assert found.releases("web") == RELEASES
-    assert found.releases("empty") == []
-    assert found.releases("wbe") is None
+    assert releases(found) == RELEASES
+    assert (found.versions("empty") is None, releases(found, "empty")) == (False, [])
+    assert (found.versions("wbe"), list(found.releases("wbe", "1.0.0"))) == (None, [])
 
 
 @pytest.mark.parametrize("before", range(16 * 1024 - 20, 16 * 1024 + 3))
@@ -108,19 +113,19 @@ ODD = {
 @pytest.mark.parametrize("odd", ODD)
 def test_releases_that_are_none_are_left_out(odd: str) -> None:
     entries, versions = ODD[odd]
-    found = read(as_yaml({"apiVersion": "v1", "entries": entries})).releases("web") or []
-    assert [release.version for release in found] == versions
+    found = read(as_yaml({"apiVersion": "v1", "entries": entries}))
+    assert [release.version for release in releases(found)] == versions
 
 
 def test_null_is_nothing() -> None:
     text = "entries:\n  web:\n  - {version: 1.0.0, digest: null, urls: [~]}\n  - {version: 1.0.1, digest: 'null'}\n"
-    first, second = read(text).releases("web") or []
+    first, second = releases(read(text))
     assert (first.digest, first.url, second.digest) == ("", "", "null")
 
 
 def test_keys_may_have_any_case_as_in_helm() -> None:
     text = "APIVersion: v1\nEntries:\n  web:\n  - {Version: 1.0.0, Digest: ABC, URLs: [a.tgz]}\n"
-    assert read(text).releases("web") == [Release(version="1.0.0", url="a.tgz", digest="ABC")]
+    assert releases(read(text)) == [Release(version="1.0.0", url="a.tgz", digest="ABC")]
 
 
 UNREADABLE = {
@@ -215,7 +220,7 @@ def test_choosing_among_many_releases_with_long_addresses_takes_little_memory() 
         for version in versions:
             choice.see(version)
         assert choice.highest == "1.0.4999"
-        assert [release.url for release in found.releases("web", "1.0.7") or ()] == [f"{LONG}7"]
+        assert [release.url for release in found.releases("web", "1.0.7")] == [f"{LONG}7"]
 
     assert peak(look_up) < 2 << 20
 
@@ -239,7 +244,7 @@ def test_names_that_no_chart_may_have_are_dropped(name: str) -> None:
 )
 def test_releases_with_fields_that_none_may_have_are_dropped(release: dict[str, Any]) -> None:
     found = read(json.dumps({"entries": {"web": [{"version": "1.0.0", "urls": ["a"], **release}]}}))
-    assert found.releases("web") == []
+    assert releases(found) == []
 
 
 def test_what_is_kept_of_one_chart_is_limited_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,10 +16,10 @@ import trustme
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Access
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.sources import transport, trust
+from rukpak.controller.sources import trust
 from rukpak.controller.sources.image.source import ImageSource
-from rukpak.controller.sources.transport import TLSSettings, Transport
-from rukpak.controller.sources.trust import TLSContexts
+from rukpak.controller.sources.transport import Transport
+from rukpak.controller.sources.trust import TLSContexts, TLSSettings
 from tests.support.archives import tarball
 from tests.support.faulty_registry import FaultyRegistry
 
@@ -40,8 +40,7 @@ A, B = pem_of(OURS), pem_of(OTHER)
 def contexts(monkeypatch: pytest.MonkeyPatch) -> TLSContexts:
     """An empty cache, which sources use."""
     fresh = TLSContexts()
-    for module in (transport, trust):
-        monkeypatch.setattr(module, "CONTEXTS", fresh)
+    monkeypatch.setattr(trust, "CONTEXTS", fresh)
     return fresh
 
 

@@ -36,12 +36,15 @@ from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.certificates import EXPIRED, NOT_YET_VALID
 from rukpak.controller.sources import pace
 from rukpak.controller.sources import transport as connections
-from rukpak.controller.sources.transport import LIBRARY_ERRORS, TLSSettings, Transport, translate
+from rukpak.controller.sources.hosts import Place
+from rukpak.controller.sources.transport import LIBRARY_ERRORS, Transport, translate
+from rukpak.controller.sources.trust import TLSSettings
 from tests.support.clock import Clock
 from tests.support.faulty_registry import Faults, FaultyRegistry
 from tests.support.web_servers import FaultyServer
 
 PATH = "spec.sources[0]"
+QUAY = Place(subject=PATH, host="quay.io")
 
 
 @pytest.fixture
@@ -109,7 +112,7 @@ def test_every_exception_of_a_library_is_translated(library: ModuleType) -> None
         and kind.__module__ == library.__name__
     }  # fmt: skip
     assert all(issubclass(kind, LIBRARY_ERRORS) for kind in classes.values())
-    found = {name: translate(kind.__new__(kind), PATH, "host").reason for name, kind in classes.items()}
+    found = {name: translate(kind.__new__(kind), QUAY).reason for name, kind in classes.items()}
     assert found == TRANSLATED[library]
 
 
@@ -125,7 +128,7 @@ CAUSES = [
 @pytest.mark.parametrize(("error", "message"), [case[1:] for case in CAUSES], ids=map(itemgetter(0), CAUSES))
 def test_the_cause_is_told_and_the_text_is_not(error: Exception, message: str) -> None:
     wrapped = requests.ConnectionError(urllib3.exceptions.ProtocolError("secret", error))
-    translated = translate(wrapped, PATH, "quay.io")
+    translated = translate(wrapped, QUAY)
     assert translated.message == f'{PATH}: cannot read from "quay.io": {message}; check the address and the network'
 
 
@@ -153,7 +156,7 @@ NOT_VERIFIED = [
     ("code", "why", "is_given", "remedy"), [case[1:] for case in NOT_VERIFIED], ids=map(itemgetter(0), NOT_VERIFIED)
 )
 def test_the_remedy_for_a_certificate_is_what_can_be_done(code: int, why: str, is_given: bool, remedy: str) -> None:
-    error = translate(_not_verified(code, why), PATH, "quay.io", has_authority=is_given)
+    error = translate(_not_verified(code, why), QUAY, has_authority=is_given)
     assert error.reason is Reason.TLS_VERIFICATION_FAILED
     assert error.message.endswith(f": {why or 'it is for another name'}; {remedy}")
 
@@ -469,7 +472,7 @@ def test_one_connection_serves_several_requests(registry: FaultyRegistry, access
     with Transport(access, loopback=True) as transport:
         for method, name in (("HEAD", "x"), ("GET", "missing"), ("GET", "x")):
             transport.send(method, url + name, {}).discard()
-        assert len(transport._guard._connections) == 1
+        assert len(transport._guard._open) == 1
 
 
 def test_an_administrator_forbids_loopback(registry: FaultyRegistry, access: Access) -> None:

@@ -12,7 +12,10 @@ import trustme
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Access, Credentials
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.sources.trust import authorization_of, certificates_of, check_secure, is_certificate_data
+from rukpak.controller.sources.hosts import parse_address
+from rukpak.controller.sources.trust import certificates_of, check_secure, credential_headers, is_certificate_data
+
+SERVER = parse_address("https://example.com")
 
 
 def access(**given: Any) -> Access:
@@ -56,13 +59,14 @@ def test_certificates_of_a_secret_are_checked() -> None:
     ],
 )
 def test_what_is_sent(given: dict[str, str], expect: str) -> None:
-    assert authorization_of(access(**given), "ann") == expect
+    headers = {"Authorization": expect} if expect else {}
+    assert credential_headers({}, access(**given), SERVER, "ann") == headers
 
 
 @pytest.mark.parametrize("token", ["a b", "ü", "a\nb"])
 def test_a_token_that_is_none_is_not_sent(token: str) -> None:
     with pytest.raises(BundleError, match='key "bearerToken" of the Secret is not a valid token') as caught:
-        authorization_of(access(bearer_token=token))
+        credential_headers({}, access(bearer_token=token), SERVER)
     assert caught.value.reason is Reason.SECRET_INVALID
 
 

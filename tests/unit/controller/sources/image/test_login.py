@@ -138,6 +138,12 @@ def test_a_password_is_said_to_the_token_server_and_a_token_to_the_registry(
     assert said(registry) == ["", basic("u", "p"), "Bearer token-1", "Bearer token-1", "Bearer token-1"]
 
 
+def test_a_token_server_in_capital_letters_is_the_same(registry: FaultyRegistry, access: Access) -> None:
+    registry.wants_token, registry.logins, registry.realm = True, {"u": "p"}, f"HTTPS://{registry.host}/token"
+    assert resolve(registry, access)
+    assert said(registry)[1] == basic("u", "p")
+
+
 def test_a_wrong_password_is_said_once(registry: FaultyRegistry, access: Access) -> None:
     registry.logins = {"u": "another"}
     with pytest.raises(BundleError) as caught:

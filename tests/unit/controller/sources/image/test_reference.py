@@ -55,7 +55,8 @@ REFUSED = [
     ("quay.io/foo:" + "x" * 129, "tag"), ("quay.io/foo@sha256:123", "digest"), ("quay.io/foo@md5:1", "digest"),
     (f"quay.io/foo@{DIGEST.upper()}", "digest"), ("quay.io/foo/../bar", "repository"), ("-quay.io/foo", "registry"),
     ("user:pass@quay.io/foo", "digest"), ("https://quay.io/foo", 'starts with "https://"; remove that'),
-    ("quay.io:99x/foo", "registry"),
+    ("quay.io:99x/foo", "registry"), ("quay.io:65536/foo", "registry"), ("quay.io:0/foo", "registry"),
+    ("[:::]/foo", "registry"),
     ("quay.io/foo?x=1", "repository"), ("quay.io/foo#x", "repository"), ("quay.io/" + "a" * 256, "255 characters"),
     ("quay.io/foo:tag\n", "tag"), ("quay.io/foo\n", "repository"), ("quay.io/fo\u00f6", "repository"),
     ("quay.io/foo:t\u00e4g", "tag"), ("oci://quay.io/foo:v1", 'starts with "oci://"; remove that'),
@@ -117,8 +118,8 @@ def test_docker_hub_is_mirrored_by_any_of_its_names(name: str) -> None:
 )
 def test_which_endpoints_are_on_this_machine(ref: str, name: str, expect: bool) -> None:
     endpoint = find_endpoint(parse_reference(ref), {})
-    assert (endpoint.host_name, endpoint.is_loopback) == (name, expect)
+    assert (endpoint.location.host, endpoint.location.is_loopback) == (name, expect)
 
 
 def test_a_mirror_may_be_on_this_machine() -> None:
-    assert find_endpoint(parse_reference("quay.io/a"), {"quay.io": "localhost:5000"}).is_loopback
+    assert find_endpoint(parse_reference("quay.io/a"), {"quay.io": "localhost:5000"}).location.is_loopback

@@ -29,6 +29,9 @@ class Page:
     def read_all(self, limit: int) -> bytes:
         return BytesIO(self.body).read(limit)
 
+    def settle(self) -> None:
+        """Take it for a list of tags."""
+
 
 @dataclass
 class Pages:

@@ -19,7 +19,6 @@ from rukpak.controller.sources.signatures import SignatureError
 from rukpak.controller.sources.signatures.cosign import (
     SIGNATURE,
     Checked,
-    Identity,
     Subject,
     Wanted,
     check_bundle,
@@ -349,4 +348,5 @@ def test_whose_identity_is_accepted(case: Match) -> None:
 
 
 def test_an_identity_without_a_name_matches_nobody() -> None:
-    assert not Identity().matches("", "")
+    (identity,) = read_wanted({"identities": [{}]}, {}, PATH).identities
+    assert not identity.matches("", "")
