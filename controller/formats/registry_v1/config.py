@@ -12,9 +12,8 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
@@ -26,11 +25,19 @@ from rukpak.controller.formats.registry_v1.bundle import (
     MULTI,
     OWN,
     SINGLE,
+    Targets,
     find_target_problem,
     write_list,
 )
-from rukpak.controller.formats.registry_v1.generators import PROVIDERS
-from rukpak.controller.formats.registry_v1.typed import Reader, Types, WrongTypeError, kubernetes_types, parse_types
+from rukpak.controller.formats.registry_v1.generators import PROVIDER_NAMES
+from rukpak.controller.formats.registry_v1.typed import (
+    SCALARS,
+    Reader,
+    Types,
+    WrongTypeError,
+    kubernetes_types,
+    parse_types,
+)
 from rukpak.controller.untrusted import path_below
 
 CONFIG = "DeploymentConfig"
@@ -50,15 +57,11 @@ _TYPES = parse_types(
         }
     }
 )
-_WANTED: Mapping[str, tuple[tuple[type, ...], str]] = {
-    "string": ((str,), "string"),
-    "time": ((str,), "string"),
-    "bytes": ((str,), "string"),
-    "bool": ((bool,), "boolean"),
-    "int32": ((int,), "integer"),
-    "int64": ((int,), "integer"),
-    "intOrString": ((int, str), "string or number"),
-    "quantity": ((int, float, str), "string or number"),
+_WANTED: Mapping[str, str] = {
+    **dict.fromkeys(("string", "time", "bytes"), "string"),
+    **dict.fromkeys(("int32", "int64"), "integer"),
+    **dict.fromkeys(("intOrString", "quantity"), "string or number"),
+    "bool": "boolean",
 }
 _NAMES: Mapping[type, str] = {
     type(None): "null",
@@ -106,32 +109,22 @@ def wrong_type(path: str, value: Any, wanted: str) -> str:
 def _check(value: Any, type_: str, path: str) -> Iterator[str]:
     if value is None:
         yield f'required field "{path}" is missing'
-    elif type_.startswith("[]"):
-        yield from _check_list(value, type_[2:], path)
-    elif type_.startswith("{}"):
-        yield from _check_map(value, type_[2:], path)
+    elif type_ in _WANTED:
+        if type(value) not in SCALARS[type_].types:
+            yield wrong_type(path, value, _WANTED[type_])
     elif type_ in config_types():
         yield from _check_structure(value, type_, path)
-    elif type_ in _WANTED:
-        allowed, wanted = _WANTED[type_]
-        if type(value) not in allowed:
-            yield wrong_type(path, value, wanted)
+    elif type_.startswith(("[]", "{}")):
+        yield from _check_items(value, type_, path)
 
 
-def _check_list(value: Any, type_: str, path: str) -> Iterator[str]:
-    if not isinstance(value, list):
-        yield wrong_type(path, value, "array")
+def _check_items(value: Any, type_: str, path: str) -> Iterator[str]:
+    kind = list if type_.startswith("[]") else dict
+    if not isinstance(value, kind):
+        yield wrong_type(path, value, _NAMES[kind])
         return
-    for index, item in enumerate(value):
-        yield from _check(item, type_, path_below(path, f".{index}"))
-
-
-def _check_map(value: Any, type_: str, path: str) -> Iterator[str]:
-    if not isinstance(value, dict):
-        yield wrong_type(path, value, "object")
-        return
-    for key, item in value.items():
-        yield from _check(item, type_, path_below(path, f".{key}"))
+    for key, item in enumerate(value) if isinstance(value, list) else value.items():
+        yield from _check(item, type_[2:], path_below(path, f".{key}"))
 
 
 def _check_structure(value: Any, type_: str, path: str) -> Iterator[str]:
@@ -285,12 +278,10 @@ def _is_empty(terms: Mapping[str, Any]) -> bool:
     return not required and not preferred
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(NamedTuple):
     """The options in a config."""
 
-    targets: tuple[str, ...]
-    """The watched namespaces; `("",)` means all."""
+    targets: Targets
     deployment: DeploymentConfig
 
 
@@ -306,13 +297,10 @@ def read_options(config: Mapping[str, Any], modes: frozenset[str], namespace: st
     targets = _choose_targets(config, modes)
     if problem := find_target_problem(modes, namespace, targets):
         raise _invalid(problem)
-    return Options(
-        targets=targets,
-        deployment=read_deployment_config(config.get(SECTION, {})),
-    )
+    return Options(targets, read_deployment_config(config.get(SECTION, {})))
 
 
-def _choose_targets(config: Mapping[str, Any], modes: frozenset[str]) -> tuple[str, ...]:
+def _choose_targets(config: Mapping[str, Any], modes: frozenset[str]) -> Targets:
     if _SEVERAL in config:
         return tuple(config[_SEVERAL])
     if config.get(_ONE) is not None:
@@ -422,7 +410,7 @@ def _check_provider(value: Any) -> list[str]:
         return [f'required field "{_PROVIDER}" is missing']
     if not isinstance(value, str):
         return [wrong_type(_PROVIDER, value, "string")]
-    return [] if value in PROVIDERS else [f'field "{_PROVIDER}" must be one of {write_list(PROVIDERS)}']
+    return [] if value in PROVIDER_NAMES else [f'field "{_PROVIDER}" must be one of {write_list(PROVIDER_NAMES)}']
 
 
 def _write_errors(errors: Sequence[str]) -> str:
