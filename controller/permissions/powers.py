@@ -17,7 +17,14 @@ from itertools import product
 from typing import Any, TypeAlias
 
 from rukpak.controller.content.digests import digest_of_json
-from rukpak.controller.formats.objects import BUILT_IN_GROUPS, crd_specs, find_pod_template, group_of, list_containers
+from rukpak.controller.formats.objects import (
+    BUILT_IN_GROUPS,
+    crd_specs,
+    find_pod_template,
+    group_of,
+    list_containers,
+    list_references,
+)
 from rukpak.controller.permissions.statement import Severity, Statement, Topic, is_kind, name_object, shortened, texts
 from rukpak.controller.untrusted import mapping, mappings, path_below, text
 
@@ -151,7 +158,7 @@ def _find_powers_of_pod(
     yield from _accounts(pod)
     yield from _volume_powers(pod)
     yield from _secrets(pod)
-    for name in _text(spec, "priorityClassName"):
+    if name := text(spec, "priorityClassName"):
         severity = Severity.HIGH if name in _CRITICAL else Severity.NORMAL
         yield _power(pod.who, f"priority class {name}", verb="uses", severity=severity)
     yield from _confinement(pod, mapping(spec, "securityContext"), "all containers")
@@ -188,23 +195,11 @@ def _volume_powers(pod: _Pod) -> Iterator[Statement]:
 
 
 def _secrets(pod: _Pod) -> Iterator[Statement]:
-    for name in sorted(set(_secret_names(pod))):
+    names = {name for kind, name, _ in list_references(pod.spec) if kind == "Secret"}
+    for name in sorted(names):
         if ("Secret", pod.namespace, name) not in pod.brought:
             what = f"Secret {pod.namespace}/{name}"
             yield _power(pod.who, what, verb="reads", where=_OF_OTHERS, severity=Severity.LOW)
-
-
-def _secret_names(pod: _Pod) -> Iterator[str]:
-    for volume in pod.volumes.values():
-        yield from _text(volume, "secret", "secretName")
-        for source in mappings(volume, "projected", "sources"):
-            yield from _text(source, "secret", "name")
-    for container in pod.containers:
-        for source in mappings(container, "envFrom"):
-            yield from _text(source, "secretRef", "name")
-        for variable in mappings(container, "env"):
-            reference = mapping(variable, "valueFrom", "secretKeyRef")
-            yield from _text(reference, "name")
 
 
 def _container(pod: _Pod, container: Mapping[str, Any], where: str) -> Iterator[Statement]:
@@ -250,11 +245,6 @@ def _unconfined_notes(pod: _Pod) -> Iterator[Statement]:
 def _writable_mounts(container: Mapping[str, Any]) -> Iterator[str]:
     mounts = mappings(container, "volumeMounts")
     return (text(mount, "name") for mount in mounts if mount.get("readOnly") is not True)
-
-
-def _text(value: Any, *path: str) -> Iterator[str]:
-    if found := text(value, *path):
-        yield found
 
 
 ADMISSION = "admissionregistration.k8s.io"
@@ -394,22 +384,16 @@ def _api_service(item: Mapping[str, Any]) -> Iterator[Statement]:
         yield _served(item, f"{server} without checking its certificate", verb="trusts")
 
 
-def _served(item: Mapping[str, Any], what: str, verb: str = "serves") -> Statement:
-    return Statement(topic=Topic.REQUESTS, who=name_object(item), verb=verb, what=what, severity=Severity.HIGH)
+def _served(item: Mapping[str, Any], what: str, verb: str = "serves", severity: Severity = Severity.HIGH) -> Statement:
+    return Statement(topic=Topic.REQUESTS, who=name_object(item), verb=verb, what=what, severity=severity)
 
 
 def _definition(item: Mapping[str, Any]) -> Iterator[Statement]:
     conversion = mapping(item, "spec", "conversion")
     if conversion.get("strategy") == "Webhook":
-        webhook = mapping(conversion, "webhook")
-        server, is_external = _server(mapping(webhook, "clientConfig"))
-        yield Statement(
-            topic=Topic.REQUESTS,
-            who=name_object(item),
-            verb="converts",
-            what=f"all its objects by {server}",
-            severity=Severity.HIGH if is_external else Severity.NORMAL,
-        )
+        server, is_external = _server(mapping(conversion, "webhook", "clientConfig"))
+        severity = Severity.HIGH if is_external else Severity.NORMAL
+        yield _served(item, f"all its objects by {server}", "converts", severity)
 
 
 _ANNOTATIONS = {
@@ -465,14 +449,10 @@ def find_outside(objects: Iterable[Mapping[str, Any]], install_namespace: str) -
         namespace = metadata.get("namespace")
         if namespace != install_namespace or not namespace:
             where = f"in namespace {namespace}" if namespace else "in the whole cluster"
-            yield Statement(
-                topic=Topic.SCOPE, who=kind, what=str(metadata.get("name")), where=where, severity=Severity.LOW
-            )
+            yield _beside(kind, "", str(metadata.get("name")), where)
         if group not in BUILT_IN_GROUPS and (group, item["kind"]) not in own:
-            yield Statement(
-                topic=Topic.SCOPE,
-                who="bundle",
-                verb="instructs controllers of others by",
-                what=kind,
-                severity=Severity.LOW,
-            )
+            yield _beside("bundle", "instructs controllers of others by", kind)
+
+
+def _beside(who: str, verb: str, what: str, where: str = "") -> Statement:
+    return Statement(topic=Topic.SCOPE, who=who, verb=verb, what=what, where=where, severity=Severity.LOW)

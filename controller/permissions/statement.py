@@ -16,8 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 from rukpak.controller import untrusted
 from rukpak.controller.content.digests import digest_of
 from rukpak.controller.content.limits import one_line, some
-from rukpak.controller.formats.objects import group_of
-from rukpak.controller.untrusted import mapping
+from rukpak.controller.formats.objects import group_of, identify
 
 MAX_ITEMS = 12
 """What a line lists; more become further lines."""
@@ -83,14 +82,8 @@ def shortened(text: str) -> str:
 
 def name_object(item: Mapping[str, Any]) -> str:
     """Return an object as messages have it: `Deployment shop/web`."""
-    metadata = mapping(item, "metadata")
-    name = shortened(str(metadata.get("name")))
-    return name_of(str(item.get("kind")), str(metadata.get("namespace") or ""), name)
-
-
-def name_of(kind: str, namespace: str, name: str) -> str:
-    """Return `Deployment shop/web` or `ClusterRole shop`."""
-    return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
+    key = identify(item)
+    return str(key._replace(name=shortened(key.name)))
 
 
 def is_kind(item: Mapping[str, Any], group: str, *kinds: str) -> bool:

@@ -206,9 +206,7 @@ class OperationError(Exception):
         self.index = index
 
 
-def apply_operations(
-    value: dict[str, Any], operations: Sequence[Mapping[str, Any]], charge: Charge = lambda _text_bytes, _steps: None
-) -> Any:
+def apply_operations(value: dict[str, Any], operations: Sequence[Mapping[str, Any]], charge: Charge) -> Any:
     """Return the value with the operations applied in order; it is not modified.
 
     Raises: OperationError.
