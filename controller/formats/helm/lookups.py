@@ -35,6 +35,7 @@ from rukpak.api.errors import BundleError
 from rukpak.api.plugins import MEBIBYTE, Answers, Lookup
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.limits import quote, some
+from rukpak.controller.formats.helm.chart import list_chart_files
 from rukpak.controller.formats.helm.failures import find_templates
 from rukpak.controller.untrusted import mapping, sequence
 
@@ -339,7 +340,7 @@ def asks(folder: Path, values: Iterable[bytes]) -> bool:
         return True
     if not any(map(_EVALUATES.search, templates)):
         return False
-    texts = (path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".md")
+    texts = (path.read_bytes() for path, _ in list_chart_files(folder) if path.suffix != ".md")
     return any(map(_is_said, values)) or any(map(_is_said, texts))
 
 
