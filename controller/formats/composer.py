@@ -130,7 +130,6 @@ class Composer:
         text: UTF-8.
         strict: refuse duplicate keys and directives; otherwise the last key wins, as in Helm.
         budget: charged while reading.
-        colon: a character that stands for a colon (`hide_colons`); '' if none does.
     """
 
     __slots__ = (
@@ -145,7 +144,8 @@ class Composer:
         "_strict",
     )
 
-    def __init__(self, text: bytes, *, strict: bool, budget: NodeBudget, colon: str = "") -> None:
+    def __init__(self, text: bytes, *, strict: bool, budget: NodeBudget) -> None:
+        text, colon = hide_colons(text)
         next_event: Callable[[], _Event] = yaml.CSafeLoader(text).get_event
         self._next_event = _with_colons(next_event, colon) if colon else next_event
         self._strict = strict
@@ -315,8 +315,6 @@ def _line(event: _Event) -> int:
     return line + 1
 
 
-Hidden: TypeAlias = tuple[bytes, str]
-"""A text, and the character in it that stands for a colon; '' if there is none."""
 _INDICATORS = tuple(b":" + bytes((character,)) for character in b",[]{}")
 _REFUSED = re.compile(rb"""(?<=[\s,\[{])\*[^\s,\[\]{}]*|(?<=[^\s"'\[\]{},]):(?=[,\[\]{}])""")
 _PRIVATE_USE = range(0xE000, 0xF900)
@@ -344,8 +342,11 @@ _MOST_DIGITS = 100
 _PLAIN_EXPONENTS = range(-4, 6)
 
 
-def hide_colons(text: bytes) -> Hidden:
-    """Return a text that libyaml reads as go-yaml does; without a free character, the text as it is."""
+def hide_colons(text: bytes) -> tuple[bytes, str]:
+    """Return a text that libyaml reads as go-yaml does, and the character in it that stands for a colon.
+
+    Without a free character, the text is returned as it is. '': no character stands for a colon.
+    """
     if not any(pair in text for pair in _INDICATORS):
         return text, ""
     stand_in = next(_unused(text), "")
