@@ -22,7 +22,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -80,7 +80,8 @@ def make_applicable(
     )
     refuse(f"{identify(item)}: {problem}" for item in objects for problem in find_invalid_fields(item))
     defined, custom = scopes_of_crds(objects), {**custom, **custom_kinds(objects)}
-    corrected = [correct(item, plain_status=_has_plain_status(custom.get(_kind_of(item)))) for item in objects]
+    plain = {kind for kind, known in custom.items() if not known.has_status}
+    corrected = [correct(item, plain_status=_kind_of(item) in plain) for item in objects]
 
     @cache
     def _scope(api_version: str, kind: str) -> bool | None:
@@ -126,10 +127,6 @@ def _set_namespace(item: Object, default: str, *, is_namespaced: bool | None) ->
     if is_namespaced is False and "namespace" in metadata:
         return {**item, "metadata": {key: value for key, value in metadata.items() if key != "namespace"}}
     return item
-
-
-def _has_plain_status(kind: CustomKind | None) -> bool:
-    return kind is not None and not kind.has_status
 
 
 def _remove_nulls(objects: Sequence[Object], custom: Mapping[Kind, CustomKind]) -> list[Object]:
@@ -427,11 +424,10 @@ def without_nulls(item: Mapping[str, Any], schema: Schema = NO_SCHEMA) -> dict[s
     A schema allows null if it is `nullable`, and in undeclared fields below `x-kubernetes-preserve-unknown-fields`:
     in the values of a chart, for example, null removes a default.
     """
-    if not schema:
-        return {key: _without_any(value) for key, value in item.items() if value is not None}
     result: dict[str, Any] = {}
+    properties = mapping(schema, "properties")
     for key, value in item.items():
-        rule = _schema_of_property(schema, key)
+        rule = _rule(schema, properties.get(key, schema.get("additionalProperties"))) if schema else NO_SCHEMA
         if value is not None:
             result[key] = _without(value, rule)
         elif rule.get("nullable") is True:
@@ -439,35 +435,18 @@ def without_nulls(item: Mapping[str, Any], schema: Schema = NO_SCHEMA) -> dict[s
     return result
 
 
-def _without_any(value: Any) -> Any:
-    kind = value.__class__  # this runs for every value of most objects
-    if kind is dict:
-        return {key: _without_any(item) for key, item in value.items() if item is not None}
-    if kind is list:
-        return [_without_any(item) for item in value]
-    return value
-
-
 def _without(value: Any, schema: Schema) -> Any:
     if isinstance(value, dict):
         return without_nulls(value, schema)
     if isinstance(value, list):
-        rule = _schema_of_items(schema)
+        rule = _rule(schema, schema.get("items"))
         return [_without(item, rule) for item in value]
     return value
 
 
-def _schema_of_property(schema: Schema, key: str) -> Schema:
-    declared = mapping(schema, "properties").get(key, schema.get("additionalProperties"))
+def _rule(schema: Schema, declared: Any) -> Schema:
     if isinstance(declared, dict):
         return declared
-    return _FREE_FORM if schema.get(_PRESERVE) is True else NO_SCHEMA
-
-
-def _schema_of_items(schema: Schema) -> Schema:
-    items = schema.get("items")
-    if isinstance(items, dict):
-        return items
     return _FREE_FORM if schema.get(_PRESERVE) is True else NO_SCHEMA
 
 
@@ -537,11 +516,11 @@ def _drop_aggregated_rules(item: Object) -> Object:
     return _drop_keys(item, {"rules"}) if item.get("aggregationRule") is not None else item
 
 
-def _drop_ca(item: Object) -> Object:
+def _drop_ca(path: tuple[str, ...], item: Object) -> Object:
     # Two writers would overwrite each other.
     if _INJECT_ANNOTATIONS.isdisjoint(item["metadata"].get("annotations") or ()):
         return item
-    result: Object = _drop_at(item, *_CA_BUNDLES[item["kind"]])
+    result: Object = _drop_at(item, *path)
     return result
 
 
@@ -557,18 +536,16 @@ def _drop_keys(value: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any
     return {key: item for key, item in value.items() if key not in keys}
 
 
-_CA_BUNDLES: Mapping[str, tuple[str, ...]] = {
-    "MutatingWebhookConfiguration": ("webhooks", "clientConfig", "caBundle"),
-    "ValidatingWebhookConfiguration": ("webhooks", "clientConfig", "caBundle"),
-    "CustomResourceDefinition": ("spec", "conversion", "webhook", "clientConfig", "caBundle"),
-    "APIService": ("spec", "caBundle"),
-}
+_OF_CLIENT = ("clientConfig", "caBundle")
+_DROP_CAS_OF_WEBHOOKS = partial(_drop_ca, ("webhooks", *_OF_CLIENT))
 _CORRECTIONS: dict[tuple[str, str], Callable[[Object], Object]] = {
     ("", "ConfigMap"): _fill_nulls,
     ("", "Secret"): _encode_string_data,
-    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): _drop_ca,
-    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): _drop_ca,
-    ("apiextensions.k8s.io", "CustomResourceDefinition"): _drop_ca,
-    ("apiregistration.k8s.io", "APIService"): _drop_ca,
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): _DROP_CAS_OF_WEBHOOKS,
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): _DROP_CAS_OF_WEBHOOKS,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): partial(
+        _drop_ca, ("spec", "conversion", "webhook", *_OF_CLIENT)
+    ),
+    ("apiregistration.k8s.io", "APIService"): partial(_drop_ca, ("spec", "caBundle")),
     ("rbac.authorization.k8s.io", "ClusterRole"): _drop_aggregated_rules,
 }
