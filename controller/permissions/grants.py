@@ -24,6 +24,7 @@ from rukpak.controller.permissions.statement import (
     Topic,
     is_kind,
     name_object,
+    resources_including,
     shortened,
     texts,
 )
@@ -363,15 +364,9 @@ def _is(right: tuple[str, ...], verb: str, danger: _Danger) -> bool:
     return (
         group in ("*", danger.group)
         and verb in ("*", *danger.verbs)
-        and any(matches_resource(resource, each) for each in danger.resources)
+        and any(resource in resources_including(each) for each in danger.resources)
         and (not name or danger.even_named or name in _POWERFUL_NAMES)
     )
-
-
-def matches_resource(pattern: str, resource: str) -> bool:
-    """Return whether the resource of a rule includes a resource: itself, all, or all with its subresource."""
-    _, slash, subresource = resource.partition("/")
-    return pattern in ("*", resource) or (bool(slash) and pattern == f"*/{subresource}")
 
 
 def _grade(mark: str, where: str) -> Judgement:

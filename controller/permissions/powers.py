@@ -14,14 +14,16 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, TypeAlias
+from typing import Any
 
 from rukpak.controller.content.digests import digest_of_json
 from rukpak.controller.formats.objects import (
     BUILT_IN_GROUPS,
+    ObjectKey,
     crd_specs,
     find_pod_template,
     group_of,
+    identify,
     list_containers,
     list_references,
 )
@@ -54,8 +56,6 @@ _COMMON_CAPABILITIES = frozenset({"NET_BIND_SERVICE"})
 _CRITICAL = ("system-node-critical", "system-cluster-critical")
 _TOKEN_OF = "kubernetes.io/service-account.name"  # noqa: S105 - the name of an annotation
 _OF_OTHERS = "that the bundle does not bring"
-_Brought: TypeAlias = tuple[str, str, str]
-"""Kind, namespace and name of a ServiceAccount or Secret that the bundle brings."""
 
 
 def _find_unrestricted(spec: Mapping[str, Any], containers: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
@@ -84,7 +84,7 @@ def _lacking(own: Mapping[str, Any], pod: Mapping[str, Any]) -> Iterator[str]:
 def find_pod_powers(objects: Iterable[Mapping[str, Any]]) -> Iterator[Statement]:
     """Yield what the pods of a bundle may do, and what its tokens, volumes and priority classes allow."""
     items = list(objects)
-    brought = {(str(item["kind"]), *_name(item)) for item in items if is_kind(item, "", "ServiceAccount", "Secret")}
+    brought = {identify(item) for item in items if is_kind(item, "", "ServiceAccount", "Secret")}
     for item in items:
         template = find_pod_template(dict(item))
         if template:
@@ -92,12 +92,7 @@ def find_pod_powers(objects: Iterable[Mapping[str, Any]]) -> Iterator[Statement]
         yield from _around(item, brought)
 
 
-def _name(item: Mapping[str, Any]) -> tuple[str, str]:
-    metadata = mapping(item, "metadata")
-    return str(metadata.get("namespace") or ""), str(metadata.get("name"))
-
-
-def _around(item: Mapping[str, Any], brought: Collection[_Brought]) -> Iterator[Statement]:
+def _around(item: Mapping[str, Any], brought: Collection[ObjectKey]) -> Iterator[Statement]:
     who = name_object(item)
     if is_kind(item, "", "PersistentVolume"):
         spec = mapping(item, "spec")
@@ -114,10 +109,10 @@ def _around(item: Mapping[str, Any], brought: Collection[_Brought]) -> Iterator[
             severity = Severity.HIGH if level == "privileged" else Severity.NORMAL
             yield _power(who, f"pods of the Pod Security Standard {level}", verb="allows", severity=severity)
     elif is_kind(item, "", "Secret") and item.get("type") == "kubernetes.io/service-account-token":
-        namespace, _ = _name(item)
-        account = str(mapping(item, "metadata", "annotations").get(_TOKEN_OF))
-        of_others = "" if ("ServiceAccount", namespace, account) in brought else _OF_OTHERS
-        what = f"a token that never expires of ServiceAccount {namespace}/{account}"
+        name = str(mapping(item, "metadata", "annotations").get(_TOKEN_OF))
+        account = ObjectKey("", "ServiceAccount", identify(item).namespace, name)
+        of_others = "" if account in brought else _OF_OTHERS
+        what = f"a token that never expires of ServiceAccount {account.namespace}/{name}"
         yield _power(who, what, verb="holds", where=of_others)
 
 
@@ -136,16 +131,17 @@ class _Pod:
     spec: Mapping[str, Any]
     containers: Sequence[Mapping[str, Any]]
     volumes: Mapping[str, Mapping[str, Any]]
-    brought: Collection[_Brought]
+    brought: Collection[ObjectKey]
+    """Its ServiceAccounts and Secrets."""
 
 
 def _find_powers_of_pod(
-    item: Mapping[str, Any], template: Mapping[str, Any], brought: Collection[_Brought]
+    item: Mapping[str, Any], template: Mapping[str, Any], brought: Collection[ObjectKey]
 ) -> Iterator[Statement]:
     spec = mapping(template, "spec")
     pod = _Pod(
         who=name_object(item),
-        namespace=_name(item)[0],
+        namespace=identify(item).namespace,
         notes=mapping(template, "metadata", "annotations"),
         spec=spec,
         containers=[container for _, container in list_containers(spec, "")],
@@ -162,6 +158,7 @@ def _find_powers_of_pod(
         severity = Severity.HIGH if name in _CRITICAL else Severity.NORMAL
         yield _power(pod.who, f"priority class {name}", verb="uses", severity=severity)
     yield from _confinement(pod, mapping(spec, "securityContext"), "all containers")
+    yield from _unconfined_notes(pod)
     for container in pod.containers:
         yield from _container(pod, container, f"container {shortened(str(container.get('name')))}")
     for control, name in _find_unrestricted(spec, pod.containers):
@@ -173,7 +170,11 @@ def _accounts(pod: _Pod) -> Iterator[Statement]:
     account = str(pod.spec.get("serviceAccountName") or pod.spec.get("serviceAccount") or "default")
     has_token = pod.spec.get("automountServiceAccountToken") is not False
     # Nearly every workload without rights uses the account "default".
-    if has_token and account != "default" and ("ServiceAccount", pod.namespace, account) not in pod.brought:
+    if (
+        has_token
+        and account != "default"
+        and ObjectKey("", "ServiceAccount", pod.namespace, account) not in pod.brought
+    ):
         yield _power(pod.who, f"ServiceAccount {pod.namespace}/{account}", verb="runs as", where=_OF_OTHERS)
     for volume in pod.volumes.values():
         for source in mappings(volume, "projected", "sources"):
@@ -197,7 +198,7 @@ def _volume_powers(pod: _Pod) -> Iterator[Statement]:
 def _secrets(pod: _Pod) -> Iterator[Statement]:
     names = {name for kind, name, _ in list_references(pod.spec) if kind == "Secret"}
     for name in sorted(names):
-        if ("Secret", pod.namespace, name) not in pod.brought:
+        if ObjectKey("", "Secret", pod.namespace, name) not in pod.brought:
             what = f"Secret {pod.namespace}/{name}"
             yield _power(pod.who, what, verb="reads", where=_OF_OTHERS, severity=Severity.LOW)
 
@@ -232,8 +233,6 @@ def _confinement(pod: _Pod, context: Mapping[str, Any], where: str) -> Iterator[
         yield _power(pod.who, f"with SELinux {field} {value} in {where}", verb="runs", severity=Severity.NORMAL)
     for sysctl in mappings(context, "sysctls"):
         yield _power(pod.who, f"sysctl {sysctl.get('name')}={sysctl.get('value')}", verb="sets")
-    if where == "all containers":
-        yield from _unconfined_notes(pod)
 
 
 def _unconfined_notes(pod: _Pod) -> Iterator[Statement]:

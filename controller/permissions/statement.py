@@ -113,10 +113,14 @@ def _including(right: Right) -> list[Right]:
         case (path,):
             return [(path,), *((f"{path[:end]}*",) for end in range(len(path) + 1))]
         case (group, resource, name):
-            _, slash, subresource = resource.partition("/")
-            resources = {resource, "*", f"*/{subresource}" if slash else resource}
-            return list(product({group, "*"}, resources, {name, ""}))
+            return list(product({group, "*"}, resources_including(resource), {name, ""}))
     return [right]
+
+
+def resources_including(resource: str) -> set[str]:
+    """Return what the resource of a rule is if it includes a resource: itself, all, or all with its subresource."""
+    _, slash, subresource = resource.partition("/")
+    return {resource, "*", f"*/{subresource}" if slash else resource}
 
 
 class Line(NamedTuple):

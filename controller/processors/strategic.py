@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from rukpak.controller.untrusted import path_below, texts
 
@@ -32,8 +31,7 @@ SHIPPED = "merge_keys.json"
 """By which keys lists are merged; `hack/generate` writes it with the capabilities of the newest Kubernetes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class Field(NamedTuple):
     """How a field of a type is merged."""
 
     type_name: str = ""
@@ -58,11 +56,8 @@ def type_of(api_version: str, kind: str) -> str | None:
 
 def field_of(type_name: str, name: str) -> Field:
     """Return how a field of a type is merged."""
-    found = _table()["types"].get(type_name, {}).get(name)
-    if found is None:
-        return Field()
-    type_name, strategy, key = found.split(",")
-    return Field(type_name=type_name, strategy=strategy, key=key)
+    found: str | None = _table()["types"].get(type_name, {}).get(name)
+    return Field(*found.split(",")) if found else Field()
 
 
 def in_order(merged: Sequence[Any], patched: Sequence[Any], original: Sequence[Any], key_of: KeyOf) -> list[Any]:
@@ -164,7 +159,7 @@ def _merge_lists(live: list[Any], patch: list[Any], field: Field, path: str) -> 
     if added is None:
         return kept
     merged = list(kept)
-    places = {key_of(item): index for index, item in reversed(list(enumerate(merged)))}
+    places = _places(merged, key_of)
     for item in added:
         place = places.setdefault(key_of(item), len(merged))
         if place == len(merged):
