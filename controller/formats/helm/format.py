@@ -72,7 +72,7 @@ from rukpak.controller.formats.helm.values import (
     merge_values,
     name_values_files,
     read_configuration,
-    read_values_files,
+    read_values_file,
     write_values,
 )
 from rukpak.controller.formats.manifests import Document, LargeTextError, TextBudget, read_documents, read_small
@@ -162,7 +162,7 @@ class HelmFormat:
         for field, name in named:
             request.tree.check_prepared(name, field)
         request.tree.check_prepared(join(chart.path, "values.yaml"), chart.path or "values.yaml")
-        files = read_values_files(root, named)
+        files = [read_values_file(root, name, field) for field, name in named]
         values = write_values(configuration.values)
         texts = [values, *(file.text for file in files)]
         refuse_what_is_read(refused, folder, texts)

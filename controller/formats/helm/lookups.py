@@ -75,7 +75,9 @@ _NAMING = frozenset({"template", "block"})
 class Call(NamedTuple):
     """A call of `lookup` in a template."""
 
-    line: int
+    start: int
+    end: int
+    """Of the arguments."""
     arguments: tuple[str | None, ...]
     """The texts that are written in it; None for what is computed."""
 
@@ -98,27 +100,20 @@ class _Command:
     """Where the operand of `tpl` starts, which is a parenthesis."""
 
 
-class _Found(NamedTuple):
-    start: int
-    end: int
-    """Of the arguments."""
-    arguments: tuple[str | None, ...]
-
-
 class _Scan(NamedTuple):
-    lookups: list[_Found]
+    lookups: list[Call]
     evaluated: list[tuple[int, int]]
     """Start and end of the first operand of each `tpl`."""
 
 
-def find_calls(text: bytes) -> list[Call]:
-    """Return the calls of `lookup` in a template, in order."""
+def find_calls(text: bytes) -> list[tuple[int, Call]]:
+    """Return the calls of `lookup` in a template, in order, each after its line."""
     template = text.decode("latin-1")
     calls, line, place = [], 1, 0
     for each in sorted(_scan(template).lookups):
         line += template.count("\n", place, each.start)
         place = each.start
-        calls.append(Call(line, each.arguments))
+        calls.append((line, each))
     return calls
 
 
@@ -203,7 +198,7 @@ def _scan_action(template: str, place: int, found: _Scan) -> int:
             continue
         if kind == "end" or text in (")", "|"):
             if command.operands is not None:
-                found.lookups.append(_Found(command.start, last, tuple(command.operands)))
+                found.lookups.append(Call(command.start, last, tuple(command.operands)))
             if kind == "end":
                 return place
             if text == ")":
@@ -353,15 +348,15 @@ def _is_said(text: bytes) -> bool:
     return False
 
 
-def find_asked(folder: Path) -> dict[str, list[Call]]:
-    """Return the calls of `lookup` in the templates of a chart, by the path of the template in it."""
+def find_asked(folder: Path) -> dict[str, list[tuple[int, Call]]]:
+    """Return what `find_calls` finds in the templates of a chart, by the path of the template in it."""
     found = {str(path.relative_to(folder)): find_calls(path.read_bytes()) for path in find_templates(folder)}
     return {path: calls for path, calls in found.items() if calls}
 
 
-def describe_unanswered(asked: Mapping[str, list[Call]]) -> str:
+def describe_unanswered(asked: Mapping[str, list[tuple[int, Call]]]) -> str:
     """Return the warning that a chart is rendered as if nothing of what it asks for existed."""
-    places = [f"{path}:{call.line} ({call})" for path, calls in asked.items() for call in calls]
+    places = [f"{path}:{line} ({call})" for path, calls in asked.items() for line, call in calls]
     where = some(places) or "what it evaluates with tpl"
     return f"lookup finds nothing in this rendering, and the result may depend on it: {where}"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -95,12 +95,19 @@ def may_be_listed(path: str, name: str) -> bool:
     )
 
 
-def read_values_files(root: Path, named: Iterable[tuple[str, str]]) -> list[ValuesFile]:
-    """Return files that `name_values_files` has found.
+def read_values_file(root: Path, name: str, field: str) -> ValuesFile:
+    """Return a file that `name_values_files` has found.
 
     Raises: BundleError (InvalidConfig; RenderLimitExceeded for a file that is too large).
     """
-    return [_read_values_file(root, name, field) for field, name in named]
+    path = root / name
+    if any(part.is_symlink() for part in (path, *path.parents) if part.is_relative_to(root) and part != root):
+        problem = f"{quote(name)} is a link, or in a directory that is one; replace it with the file itself"
+        raise BundleError(Reason.INVALID_CONFIG, problem, place=field)
+    text = read_small(path, f"{field}: {name}", VALUES_BYTES)
+    values = read_values(text, f"{field}: {name}")
+    duplicate = find_duplicate_key(text, NodeBudget(VALUES, "remove some"))
+    return ValuesFile(text=text, values=values, warning=f"{field}: {name}:{duplicate}" if duplicate else "")
 
 
 def copy_values_files(files: Sequence[ValuesFile], means: Means) -> list[str]:
@@ -155,17 +162,6 @@ def _forms_of_number(number: float) -> Iterator[str]:
     with suppress(ValueError, OverflowError):  # more digits than Python writes, or too large for a float64
         yield str(number)
         yield write_number(float(number))
-
-
-def _read_values_file(root: Path, name: str, field: str) -> ValuesFile:
-    path = root / name
-    if any(part.is_symlink() for part in (path, *path.parents) if part.is_relative_to(root) and part != root):
-        problem = f"{quote(name)} is a link, or in a directory that is one; replace it with the file itself"
-        raise BundleError(Reason.INVALID_CONFIG, problem, place=field)
-    text = read_small(path, f"{field}: {name}", VALUES_BYTES)
-    values = read_values(text, f"{field}: {name}")
-    duplicate = find_duplicate_key(text, NodeBudget(VALUES, "remove some"))
-    return ValuesFile(text=text, values=values, warning=f"{field}: {name}:{duplicate}" if duplicate else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
