@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from rukpak.api.errors import BundleError
@@ -193,7 +194,7 @@ def _annotate(metadata: Mapping[str, Any], annotations: Mapping[str, str]) -> di
 
 def _configure_pod(pod: Mapping[str, Any], config: DeploymentConfig) -> dict[str, Any]:
     result = {**pod, "containers": [_configure_container(each, config) for each in pod.get("containers") or ()]}
-    _change(result, "volumes", config, _by_name)
+    _change(result, "volumes", config, _merge)
     _change(result, "tolerations", config, _append_new)
     _replace(result, "nodeSelector", config)
     if "affinity" in config:
@@ -206,7 +207,7 @@ def _configure_pod(pod: Mapping[str, Any], config: DeploymentConfig) -> dict[str
 
 def _configure_container(container: Mapping[str, Any], config: DeploymentConfig) -> dict[str, Any]:
     result = dict(container)
-    _change(result, "env", config, _by_name)
+    _change(result, "env", config, _merge)
     _change(result, "envFrom", config, _append_new)
     _change(result, "volumeMounts", config, _mount)
     _replace(result, "resources", config)
@@ -227,10 +228,6 @@ def _replace(result: dict[str, Any], field: str, config: DeploymentConfig) -> No
             result[field] = config[field]
 
 
-def _by_name(items: _Items, additions: _Items) -> list[Any]:
-    return _merge(items, additions, lambda item: item["name"])
-
-
 def _mount(items: _Items, additions: _Items) -> list[Any]:
     mounted, added = (Counter(item["name"] for item in side) for side in (items, additions))
 
@@ -241,7 +238,7 @@ def _mount(items: _Items, additions: _Items) -> list[Any]:
     return _merge(items, additions, _key)
 
 
-def _merge(items: _Items, additions: _Items, key: Callable[[Mapping[str, Any]], Any]) -> list[Any]:
+def _merge(items: _Items, additions: _Items, key: Callable[[Mapping[str, Any]], Any] = itemgetter("name")) -> list[Any]:
     places = {key(item): index for index, item in enumerate(items)}
     result = list(items)
     for item in additions:

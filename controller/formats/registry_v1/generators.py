@@ -79,8 +79,6 @@ _CLUSTER_SCOPED = (
 )
 SCOPES = {**dict.fromkeys(_NAMESPACED, True), **dict.fromkeys(_CLUSTER_SCOPED, False)}
 """Supported kinds, and whether they are namespaced."""
-Scope = Callable[[str, str], bool | None]
-"""Group and kind to whether it is namespaced; None if the cluster does not serve it."""
 _COPIED = (
     "rules",
     "failurePolicy",
@@ -395,10 +393,10 @@ def name_of(item: Object) -> str:
     return str(mapping(item, "metadata").get("name", ""))
 
 
-def place(item: Object, namespace: str, scope: Scope) -> Object:
+def place(item: Object, namespace: str, capabilities: Capabilities) -> Object:
     """Return an object in the install namespace if its kind is namespaced, or without a namespace."""
     kind = item["kind"]
-    served = scope(group_of(item), kind) if isinstance(item.get("apiVersion"), str) else None
+    served = capabilities.is_namespaced(group_of(item), kind) if isinstance(item.get("apiVersion"), str) else None
     metadata = item.get("metadata")
     if metadata is not None and not isinstance(metadata, dict):
         return item  # refused later, when identities are checked

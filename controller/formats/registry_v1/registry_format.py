@@ -112,7 +112,7 @@ def _generate(bundle: Bundle, options: Options, provider: Provider, request: Ren
     yield from make_roles(version, namespace, targets)
     yield from make_cluster_roles(version, namespace, targets)
     yield from convert_definitions(bundle.definitions, version.webhooks, namespace, provider)
-    others = [place(item, namespace, request.capabilities.is_namespaced) for item in bundle.others]
+    others = [place(item, namespace, request.capabilities) for item in bundle.others]
     services = find_bundled_services(version, others)
     replaced = set(map(id, services.values()))
     yield from (item for item in others if id(item) not in replaced)

@@ -149,13 +149,10 @@ class Reader:
         folds_case: ignore the case of keys, as encoding/json does. Structures of an API server do not.
     """
 
-    __slots__ = ("_always", "_folded", "_types", "unknown")
+    __slots__ = ("_always", "_folds_case", "_types", "unknown")
 
     def __init__(self, types: Types, *, folds_case: bool = False) -> None:
-        self._types = types
-        self._folded = (
-            {name: {key.casefold(): key for key in fields} for name, fields in types.items()} if folds_case else {}
-        )
+        self._types, self._folds_case = types, folds_case
         self._always = {
             name: tuple((key, field) for key, field in fields.items() if field.always) for name, fields in types.items()
         }
@@ -205,9 +202,9 @@ class Reader:
 
     def _members(self, value: Mapping[str, Any], type_: str) -> Iterable[tuple[str, Any]]:
         # Of several members, the last one wins.
-        if not self._folded:
+        if not self._folds_case:
             return value.items()
-        names = self._folded[type_]
+        names = {key.casefold(): key for key in self._types[type_]}
         return [(names.get(key.casefold(), key), value[key]) for key in sorted(value)]
 
     def _is_written(self, key: str, field: Field, value: Any) -> bool:
