@@ -35,7 +35,6 @@ from rukpak.api.plugins import (
     Hook,
     Limits,
     Means,
-    ProgramResult,
     ProgramVersion,
     Rendering,
     RenderRequest,
@@ -137,8 +136,7 @@ class HelmFormat:
         if kept.exists():
             output, warning = kept.read_bytes(), kept_warning.read_text(encoding="utf-8")
         else:
-            result, told = self._template(request, configuration, release, chart)
-            output, warning = result.output, "\n".join(filter(None, (*told, _describe_unknown_hooks(result.stderr))))
+            output, warning = self._template(request, configuration, release, chart)
         try:
             rendering = read_output(output, TextBudget.of(means), skip_tests=configuration.skip_tests)
             bundle = _name(scratch_of(means) / _CHART, means.limits)
@@ -153,7 +151,7 @@ class HelmFormat:
 
     def _template(
         self, request: RenderRequest, configuration: Configuration, release: str, chart: Chart
-    ) -> tuple[ProgramResult, list[str]]:
+    ) -> tuple[bytes, str]:
         means = request.means
         root, folder = request.tree.root, scratch_of(means) / _CHART
         refused = find_refused(request.tree, chart) | gather_chart(root, chart, folder, means.limits, means.occupy)
@@ -195,7 +193,7 @@ class HelmFormat:
                     raise UnansweredError(question)
                 raise explain(replace(result, stderr=restore(result.stderr)), chart.path, given)
             raise explain(result, chart.path, given, partial(needs_lookup, folder))
-        return result, told
+        return result.output, "\n".join(filter(None, (*told, _describe_unknown_hooks(result.stderr))))
 
 
 def _name(folder: Path, limits: Limits) -> str:
@@ -371,11 +369,12 @@ def _make_hooks(document: Document, *, skip_tests: bool) -> Iterator[Hook]:
         return
     named = _words(str(annotations.get(_DELETE_POLICY, "")))
     policies = tuple(policy for policy in dict.fromkeys(named) if policy in HOOK_DELETE_POLICIES)
+    weight = str(annotations.get(_WEIGHT, ""))
     for manifest in collect_objects([document]):
         yield Hook(
             manifest=manifest,
             events=events,
-            weight=_read_weight(str(annotations.get(_WEIGHT, ""))),
+            weight=int(weight) if _INTEGER.fullmatch(weight) else 0,  # as Helm does for text that is no number
             delete_policies=policies or ("before-hook-creation",),
         )
 
@@ -386,11 +385,6 @@ def _read_events(text: str, *, skip_tests: bool) -> tuple[str, ...]:
     if not skip_tests and not _TESTS.isdisjoint(words):
         events.extend(_EVENTS_OF_TESTS)
     return tuple(dict.fromkeys(events))
-
-
-def _read_weight(text: str) -> int:
-    # Like Helm, 0 for text that is not a number.
-    return int(text) if _INTEGER.fullmatch(text) else 0
 
 
 def _words(text: str) -> list[str]:

@@ -21,10 +21,10 @@ Pure, but for the functions that read and write the files of the copy. Not here:
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -37,7 +37,7 @@ from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.limits import quote, some
 from rukpak.controller.formats.helm.chart import list_chart_files
 from rukpak.controller.formats.helm.failures import find_templates
-from rukpak.controller.untrusted import mapping, sequence
+from rukpak.controller.untrusted import mapping, mappings, sequence
 
 _WORD = re.compile(rb"\blookup\b")
 _BRACES = re.compile(rb"\{\{|\}\}|\blookup\b")
@@ -434,7 +434,7 @@ def find_question(said: str, chart: str) -> Lookup | None:
         return None
     try:
         asked = json.loads(base64.b64decode(marks[-1], validate=True))
-    except (ValueError, binascii.Error):
+    except ValueError:
         return None
     if not isinstance(asked, list) or len(asked) != len(Lookup._fields) or not all(isinstance(x, str) for x in asked):
         problem = "lookup needs four texts: apiVersion, kind, namespace and name"
@@ -475,18 +475,11 @@ def _without_own(found: Mapping[str, Any]) -> dict[str, Any]:
 
 def find_secret_values(answers: Answers) -> list[str]:
     """Return the values of the Secrets among answers, as they are written and decoded."""
-    secrets = [item for lookup, answer in answers.items() for item in _secrets_in(lookup, answer)]
+    asked = (each for each in answers.items() if each[0][:2] == ("v1", "Secret"))
+    secrets = (item for lookup, answer in asked for item in ([answer] if lookup.name else mappings(answer, "items")))
     found: list[str] = []
-    for secret in secrets:
-        for value in mapping(secret, "data").values():
-            found.append(str(value))
-            try:
-                found.append(base64.b64decode(str(value), validate=True).decode(errors="replace"))
-            except (ValueError, binascii.Error):
-                continue
+    for value in (str(value) for secret in secrets for value in mapping(secret, "data").values()):
+        found.append(value)
+        with suppress(ValueError):  # not base64
+            found.append(base64.b64decode(value, validate=True).decode(errors="replace"))
     return found
-
-
-def _secrets_in(lookup: Lookup, answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    if (lookup.api_version, lookup.kind) == ("v1", "Secret"):
-        yield from (answer,) if lookup.name else map(mapping, sequence(answer, "items"))
