@@ -149,9 +149,7 @@ def _parse_requirement(text: str) -> Selector:
 
 
 def _one_of(key: str, values: frozenset[str], *, excluded: bool) -> Selector:
-    if excluded:
-        return lambda labels: key not in labels or labels[key] not in values
-    return lambda labels: key in labels and labels[key] in values
+    return lambda labels: (key in labels and labels[key] in values) is not excluded
 
 
 def select(target: Mapping[str, Any], request: ProcessRequest) -> Callable[[Object], bool]:

@@ -16,6 +16,7 @@ import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cache, partial
 from importlib.resources import files
+from itertools import filterfalse
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -182,7 +183,7 @@ def _set_order(result: dict[str, Any], changes: dict[str, Any], directive: str, 
     if not merged:
         return
     make = partial(_key_of, field) if isinstance(merged[0], dict) else _scalar_key
-    key_of = make(path_below(path, f".{name}"), merged, order, [*filter(_is_no_directive, patch or [])], live or [])
+    key_of = make(path_below(path, f".{name}"), merged, order, [*filterfalse(_is_directive, patch or [])], live or [])
     _check_order(patch or [], order, key_of, path, directive)
     result[name] = in_order(merged, order, live or [], key_of)
 
@@ -233,18 +234,13 @@ def _apply_item_directives(
 
 def _check_order(patch: list[Any], order: list[Any], key_of: KeyOf, path: str, directive: str) -> None:
     places = {key_of(item): index for index, item in enumerate(order)}
-    kept = list(filter(_is_no_directive, patch))
-    found = [places.get(key_of(item), -1) for item in kept]
+    found = [places.get(key_of(item), -1) for item in filterfalse(_is_directive, patch)]
     if order and (found != sorted(found) or -1 in found):
         raise _problem(path, directive, "must list the items of the patch, in the same order")
 
 
 def _is_directive(value: Any) -> bool:
     return isinstance(value, dict) and _PATCH in value
-
-
-def _is_no_directive(value: Any) -> bool:
-    return not _is_directive(value)
 
 
 def _without_directives(value: Any) -> Any:
