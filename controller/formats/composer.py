@@ -201,7 +201,8 @@ class Composer:
         merged: set[str] = set()
         next_event = self._next_event
         while (event := next_event()).__class__ is not MappingEndEvent:
-            if event.__class__ is ScalarEvent and event.value == _MERGE and _may_merge(event):
+            is_merge = event.__class__ is ScalarEvent and event.value == _MERGE
+            if is_merge and (event.implicit[0] or event.tag == _MERGE_TAG):
                 self._merge(result, merged, next_event(), depth)
                 continue
             key = self._key(event, depth)
@@ -294,10 +295,6 @@ def _with_colons(next_event: Callable[[], _Event], colon: str) -> Callable[[], _
         return event
 
     return _next
-
-
-def _may_merge(event: _Event) -> bool:
-    return bool(event.implicit[0]) or event.tag == _MERGE_TAG
 
 
 def _copy(value: Any, levels: int) -> Any:

@@ -185,7 +185,8 @@ def _accounts(pod: _Pod) -> Iterator[Statement]:
 
 
 def _volume_powers(pod: _Pod) -> Iterator[Statement]:
-    writable = {name for each in pod.containers for name in _writable_mounts(each)}
+    mounts = (mount for each in pod.containers for mount in mappings(each, "volumeMounts"))
+    writable = {text(mount, "name") for mount in mounts if mount.get("readOnly") is not True}
     for name, volume in pod.volumes.items():
         path = mapping(volume, "hostPath").get("path")
         if not path:
@@ -239,11 +240,6 @@ def _unconfined_notes(pod: _Pod) -> Iterator[Statement]:
     for key, value in sorted(pod.notes.items()):
         if value == "unconfined" and (key == _POD_SECCOMP_NOTE or key.startswith(_UNCONFINED_NOTES)):
             yield _power(pod.who, f"with annotation {key}: unconfined", verb="runs")
-
-
-def _writable_mounts(container: Mapping[str, Any]) -> Iterator[str]:
-    mounts = mappings(container, "volumeMounts")
-    return (text(mount, "name") for mount in mounts if mount.get("readOnly") is not True)
 
 
 ADMISSION = "admissionregistration.k8s.io"
