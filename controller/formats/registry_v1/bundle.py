@@ -15,7 +15,6 @@ import json
 import posixpath
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -53,7 +52,6 @@ from rukpak.controller.formats.recognition import (
     recognize_plain_bundle,
 )
 from rukpak.controller.formats.registry_v1.typed import (
-    FieldPath,
     Reader,
     Types,
     WrongTypeError,
@@ -607,7 +605,7 @@ def read_service_version(manifest: Mapping[str, Any]) -> ServiceVersion:
 
     Raises: WrongTypeError.
     """
-    reader = Reader(_all_types())
+    reader = Reader({**kubernetes_types(), **_TYPES})
     value = reader.read(manifest, "ClusterServiceVersion")
     metadata, spec = value["metadata"], value["spec"]
     strategy = spec["install"]["spec"]
@@ -623,13 +621,8 @@ def read_service_version(manifest: Mapping[str, Any]) -> ServiceVersion:
         webhooks=tuple(_read_webhook(item) for item in spec.get("webhookdefinitions", ())),
         minimum_kubernetes=spec.get("minKubeVersion", ""),
         required_apis=tuple(_required_apis(spec)),
-        unknown_fields=tuple(write_path(path) for path in reader.unknown if _is_used(path)),
+        unknown_fields=tuple(path for path in map(write_path, reader.unknown) if path.startswith(_USED)),
     )
-
-
-@cache
-def _all_types() -> Types:
-    return {**kubernetes_types(), **_TYPES}
 
 
 def _read_permission(item: Mapping[str, Any]) -> Permission:
@@ -662,7 +655,3 @@ def _required_apis(spec: Mapping[str, Any]) -> Iterator[Api]:
         yield Api(crd["name"].partition(".")[2], crd.get("version", ""), crd.get("kind", ""))
     for api in (*spec["apiservicedefinitions"].get("required", ()), *spec.get("nativeAPIs", ())):
         yield Api(api["group"], api["version"], api["kind"])
-
-
-def _is_used(path: FieldPath) -> bool:
-    return write_path(path).startswith(_USED)

@@ -385,10 +385,8 @@ def _check_label(value: str, path: str) -> list[str]:
 
 
 def _check_several(value: Any) -> list[str]:
-    if value is None:
-        return [f'required field "{_SEVERAL}" is missing']
     if not isinstance(value, list):
-        return [wrong_type(_SEVERAL, value, "array")]
+        return list(_check(value, "[]string", _SEVERAL))
     errors = [] if value else [f'field "{_SEVERAL}" must have at least 1 item']
     places: dict[str, int] = {}
     for index, item in enumerate(value):
@@ -403,10 +401,8 @@ def _check_several(value: Any) -> list[str]:
 
 
 def _check_provider(value: Any) -> list[str]:
-    if value is None:
-        return [f'required field "{_PROVIDER}" is missing']
     if not isinstance(value, str):
-        return [wrong_type(_PROVIDER, value, "string")]
+        return list(_check(value, "string", _PROVIDER))
     return [] if value in PROVIDER_NAMES else [f'field "{_PROVIDER}" must be one of {write_list(PROVIDER_NAMES)}']
 
 

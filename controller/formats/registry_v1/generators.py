@@ -508,24 +508,19 @@ def _make_deployment(
 
 def _mount_certificates(deployment: Object) -> Object:
     spec = deployment["spec"]
-    template = spec["template"]
-    secret = certificate_name(deployment["metadata"]["name"])
-    pod = _mount_in_pod(template["spec"], secret)
-    return {**deployment, "spec": {**spec, "template": {**template, "spec": pod}}}
-
-
-def _mount_in_pod(pod: Mapping[str, Any], secret: str) -> dict[str, Any]:
+    template, secret = spec["template"], certificate_name(deployment["metadata"]["name"])
+    pod = template["spec"]
     containers = pod.get("containers") or []
     successors = _find_successors(containers)
     volumes = [volume for volume in pod.get("volumes", ()) if volume["name"] not in successors]
-    result = {
+    mounted = {
         **pod,
         "containers": [_mount_in_container(container, successors) for container in containers],
         "volumes": [*volumes, *(_make_volume(mount, secret) for mount in _MOUNTS)],
     }
     if "initContainers" in pod:
-        result["initContainers"] = [_follow_volumes(container, successors) for container in pod["initContainers"]]
-    return result
+        mounted["initContainers"] = [_follow_volumes(container, successors) for container in pod["initContainers"]]
+    return {**deployment, "spec": {**spec, "template": {**template, "spec": mounted}}}
 
 
 def _find_successors(containers: Sequence[Mapping[str, Any]]) -> dict[str, str]:

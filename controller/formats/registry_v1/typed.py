@@ -135,8 +135,12 @@ def kubernetes_types() -> Types:
 
 def write_path(path: FieldPath) -> str:
     """Return a path as messages write it: `spec.containers[0].name`."""
+    keys: list[str | int] = []
+    while path is not None:
+        path, key = path
+        keys.append(key)
     text = ""
-    for key in list(_keys(path))[::-1]:
+    for key in reversed(keys):
         text += f"[{key}]" if isinstance(key, int) else f"{'.' * bool(text)}{key}"
     return text
 
@@ -311,9 +315,3 @@ def _parse_field(text: str) -> Field:
     type_ = text.lstrip("+!*")
     flags = text[: len(text) - len(type_)]
     return Field(type_, pointer="*" in flags, always="!" in flags, required="+" in flags)
-
-
-def _keys(path: FieldPath) -> Iterator[str | int]:
-    while path is not None:
-        path, key = path
-        yield key
