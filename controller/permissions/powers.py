@@ -126,8 +126,6 @@ class _Pod:
 
     who: str
     namespace: str
-    notes: Mapping[str, Any]
-    """Annotations."""
     spec: Mapping[str, Any]
     containers: Sequence[Mapping[str, Any]]
     volumes: Mapping[str, Mapping[str, Any]]
@@ -142,7 +140,6 @@ def _find_powers_of_pod(
     pod = _Pod(
         who=name_object(item),
         namespace=identify(item).namespace,
-        notes=mapping(template, "metadata", "annotations"),
         spec=spec,
         containers=[container for _, container in list_containers(spec, "")],
         volumes={str(volume.get("name")): volume for volume in mappings(spec, "volumes")},
@@ -158,7 +155,9 @@ def _find_powers_of_pod(
         severity = Severity.HIGH if name in _CRITICAL else Severity.NORMAL
         yield _power(pod.who, f"priority class {name}", verb="uses", severity=severity)
     yield from _confinement(pod, mapping(spec, "securityContext"), "all containers")
-    yield from _unconfined_notes(pod)
+    for key, value in sorted(mapping(template, "metadata", "annotations").items()):
+        if value == "unconfined" and (key == _POD_SECCOMP_NOTE or key.startswith(_UNCONFINED_NOTES)):
+            yield _power(pod.who, f"with annotation {key}: unconfined", verb="runs")
     for container in pod.containers:
         yield from _container(pod, container, f"container {shortened(str(container.get('name')))}")
     for control, name in _find_unrestricted(spec, pod.containers):
@@ -234,12 +233,6 @@ def _confinement(pod: _Pod, context: Mapping[str, Any], where: str) -> Iterator[
         yield _power(pod.who, f"with SELinux {field} {value} in {where}", verb="runs", severity=Severity.NORMAL)
     for sysctl in mappings(context, "sysctls"):
         yield _power(pod.who, f"sysctl {sysctl.get('name')}={sysctl.get('value')}", verb="sets")
-
-
-def _unconfined_notes(pod: _Pod) -> Iterator[Statement]:
-    for key, value in sorted(pod.notes.items()):
-        if value == "unconfined" and (key == _POD_SECCOMP_NOTE or key.startswith(_UNCONFINED_NOTES)):
-            yield _power(pod.who, f"with annotation {key}: unconfined", verb="runs")
 
 
 ADMISSION = "admissionregistration.k8s.io"

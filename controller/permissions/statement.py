@@ -97,15 +97,14 @@ def texts(value: Any) -> list[str]:
 
 
 def including(right: Right, verb: str, wheres: Collection[str]) -> Iterator[tuple[str, str, Right]]:
-    """Yield verb, scope and right of all that include a right: the same or every verb, group, resource, object or path.
+    """Return verb, scope and right of all that include one: the same or every verb, group, resource, object or path.
 
     Args:
         right: that is to be included.
         verb: of the right.
         wheres: its scope, and every scope that includes it.
     """
-    for each, does, where in product(_including(right), {verb, "*"}, wheres):
-        yield does, where, each
+    return product({verb, "*"}, wheres, _including(right))
 
 
 def _including(right: Right) -> list[Right]:
