@@ -163,16 +163,12 @@ class Composer:
         """
         while (event := self._next_event()).__class__ is not StreamEndEvent:
             if event.__class__ is DocumentStartEvent:
-                self._begin(event)
+                if self._strict and (event.version or event.tags):
+                    problem = 'directives are not supported; remove the line that starts with "%"'
+                    raise CompositionError(_line(event), problem)
+                self._anchors, self._aliased, self._granted = {}, 0, self._budget.left
                 root = self._next_event()
                 yield _line(root), self._value(root, 0)
-
-    def _begin(self, event: _Event) -> None:
-        if self._strict and (event.version or event.tags):
-            raise CompositionError(_line(event), 'directives are not supported; remove the line that starts with "%"')
-        self._anchors = {}
-        self._aliased = 0
-        self._granted = self._budget.left
 
     def _value(self, event: _Event, depth: int) -> Any:
         kind = event.__class__

@@ -137,7 +137,11 @@ def _spawn(
     environment: Mapping[str, str],
     read: Sequence[Path],
 ) -> subprocess.Popen[bytes]:
-    wrapped, folder = _wrapped(command, means), scratch_of(means)
+    folder = scratch_of(means)
+    namespaces = WITHOUT_NETWORK if Mechanisms.found().network_namespace else ()
+    seconds = int(means.seconds * _PROCESSORS) + 1
+    limits = {"core": 0, "fsize": 0, "nofile": _FILES, "cpu": seconds, "as": means.memory_bytes}
+    wrapped = confined([*namespaces, *command], raisable=False, **limits)
 
     def _start() -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -152,13 +156,6 @@ def _spawn(
 
     view = View(programs=(Path(command[0]), *programs("prlimit", "unshare")), read=(folder.resolve(), *read))
     return start_confined(_start, view, Path(command[0]).name, required=means.confinement_required)
-
-
-def _wrapped(command: Sequence[str], means: Means) -> list[str]:
-    namespaces = WITHOUT_NETWORK if Mechanisms.found().network_namespace else ()
-    seconds = int(means.seconds * _PROCESSORS) + 1
-    limits = {"core": 0, "fsize": 0, "nofile": _FILES, "cpu": seconds, "as": means.memory_bytes}
-    return confined([*namespaces, *command], raisable=False, **limits)
 
 
 def _environment(means: Means) -> dict[str, str]:

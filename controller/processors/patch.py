@@ -57,7 +57,8 @@ class PatchProcessor:
         Raises: BundleError (InvalidConfig) if it selects none and is not optional, or the patch cannot be applied.
         """
         selects = select(request.parameters["target"], request)
-        selected, steps = 0, _count_steps(request.parameters)
+        operations = request.parameters.get("json") or ()
+        selected, steps = 0, len(json.dumps(request.parameters)) // 16 + _OPERATION_STEPS * len(operations)
 
         def _patch(item: Object) -> Object:
             nonlocal selected
@@ -71,11 +72,6 @@ class PatchProcessor:
         if not selected and not request.parameters.get("optional"):
             raise refused(f"{request.path}.target: matches no object; correct it, or set optional: true")
         return result
-
-
-def _count_steps(parameters: Mapping[str, Any]) -> int:
-    operations = parameters.get("json") or ()
-    return len(json.dumps(parameters)) // 16 + _OPERATION_STEPS * len(operations)
 
 
 def _check_operation(operation: Mapping[str, Any], path: str) -> list[str]:

@@ -228,7 +228,8 @@ def explain(
     for pattern in (_EXECUTION, _TEMPLATE, _TRACE, _YAML):
         if found := pattern.match(text):
             where, what = (_shorten(redact(found[name])) for name in ("where", "what"))
-            remedy = _LOOKUP_REMEDY if _is_executed(text) and needs_lookup(text) else ""
+            is_executed = not text.startswith(("parse error", "YAML parse error"))
+            remedy = _LOOKUP_REMEDY if is_executed and needs_lookup(text) else ""
             problem = f"{what}{remedy}"
             if _LOCATION.fullmatch(where):
                 place = f"{place}: {where}"
@@ -236,10 +237,6 @@ def explain(
                 problem = f"{where}: {problem}"
             return BundleError(Reason.RENDER_FAILED, problem, place=place)
     return BundleError(Reason.RENDER_FAILED, _shorten(redact(text)) or "Helm failed without a message", place=place)
-
-
-def _is_executed(text: str) -> bool:
-    return not text.startswith(("parse error", "YAML parse error"))
 
 
 def _message(stderr: str) -> str:

@@ -304,7 +304,8 @@ _NESTED = rf"""{_BEFORE}tpl(\s+)({_STRING}|[$.\w]+|{_nested(_LEVELS)}(?:\.\w+)*)
 
 def _write_evaluated(answers: Answers) -> str:
     answering = _answering(answers).replace("$", "$$")
-    text = _replacing(_NESTED, ".", f'${{1}}tpl${{2}}(include "{_EVALUATED}" ${{3}})${{4}}')
+    nested = write_literal(f'${{1}}tpl${{2}}(include "{_EVALUATED}" ${{3}})${{4}}')
+    text = f"(regexReplaceAll {write_literal(_NESTED)} . {nested})"
     for _ in range(_CALLS):
         text = f"(regexReplaceAll {write_literal(_CALLED)} {text} $by)"
     refusal = f'fail "lookup is called in a way that is not supported in what tpl evaluates: at most {_CALLS} times in '
@@ -314,10 +315,6 @@ def _write_evaluated(answers: Answers) -> str:
     by = write_literal(f"${{1}}tuple${{2}}{answering}${{3}}")
     replaced = f"{{{{ $by := {by} }}}}{{{{ $text := {text} }}}}{checked}{{{{ $text }}}}"
     return f'{{{{ if regexMatch "lookup|tpl" . }}}}{replaced}{{{{ else }}}}{{{{ . }}}}{{{{ end }}}}'
-
-
-def _replacing(pattern: str, text: str, by: str) -> str:
-    return f"(regexReplaceAll {write_literal(pattern)} {text} {write_literal(by)})"
 
 
 # the files of a chart
