@@ -130,7 +130,6 @@ class Composer:
         text: UTF-8.
         strict: refuse duplicate keys and directives; otherwise the last key wins, as in Helm.
         budget: charged while reading.
-        colon: a character that stands for a colon (`hide_colons`); '' if none does.
     """
 
     __slots__ = (
@@ -145,7 +144,8 @@ class Composer:
         "_strict",
     )
 
-    def __init__(self, text: bytes, *, strict: bool, budget: NodeBudget, colon: str = "") -> None:
+    def __init__(self, text: bytes, *, strict: bool, budget: NodeBudget) -> None:
+        text, colon = hide_colons(text)
         next_event: Callable[[], _Event] = yaml.CSafeLoader(text).get_event
         self._next_event = _with_colons(next_event, colon) if colon else next_event
         self._strict = strict
@@ -163,16 +163,12 @@ class Composer:
         """
         while (event := self._next_event()).__class__ is not StreamEndEvent:
             if event.__class__ is DocumentStartEvent:
-                self._begin(event)
+                if self._strict and (event.version or event.tags):
+                    problem = 'directives are not supported; remove the line that starts with "%"'
+                    raise CompositionError(_line(event), problem)
+                self._anchors, self._aliased, self._granted = {}, 0, self._budget.left
                 root = self._next_event()
                 yield _line(root), self._value(root, 0)
-
-    def _begin(self, event: _Event) -> None:
-        if self._strict and (event.version or event.tags):
-            raise CompositionError(_line(event), 'directives are not supported; remove the line that starts with "%"')
-        self._anchors = {}
-        self._aliased = 0
-        self._granted = self._budget.left
 
     def _value(self, event: _Event, depth: int) -> Any:
         kind = event.__class__
@@ -201,7 +197,8 @@ class Composer:
         merged: set[str] = set()
         next_event = self._next_event
         while (event := next_event()).__class__ is not MappingEndEvent:
-            if event.__class__ is ScalarEvent and event.value == _MERGE and _may_merge(event):
+            is_merge = event.__class__ is ScalarEvent and event.value == _MERGE
+            if is_merge and (event.implicit[0] or event.tag == _MERGE_TAG):
                 self._merge(result, merged, next_event(), depth)
                 continue
             key = self._key(event, depth)
@@ -296,10 +293,6 @@ def _with_colons(next_event: Callable[[], _Event], colon: str) -> Callable[[], _
     return _next
 
 
-def _may_merge(event: _Event) -> bool:
-    return bool(event.implicit[0]) or event.tag == _MERGE_TAG
-
-
 def _copy(value: Any, levels: int) -> Any:
     if value.__class__ is not dict and value.__class__ is not list:
         return value
@@ -315,8 +308,6 @@ def _line(event: _Event) -> int:
     return line + 1
 
 
-Hidden: TypeAlias = tuple[bytes, str]
-"""A text, and the character in it that stands for a colon; '' if there is none."""
 _INDICATORS = tuple(b":" + bytes((character,)) for character in b",[]{}")
 _REFUSED = re.compile(rb"""(?<=[\s,\[{])\*[^\s,\[\]{}]*|(?<=[^\s"'\[\]{},]):(?=[,\[\]{}])""")
 _PRIVATE_USE = range(0xE000, 0xF900)
@@ -344,8 +335,11 @@ _MOST_DIGITS = 100
 _PLAIN_EXPONENTS = range(-4, 6)
 
 
-def hide_colons(text: bytes) -> Hidden:
-    """Return a text that libyaml reads as go-yaml does; without a free character, the text as it is."""
+def hide_colons(text: bytes) -> tuple[bytes, str]:
+    """Return a text that libyaml reads as go-yaml does, and the character in it that stands for a colon.
+
+    Without a free character, the text is returned as it is. '': no character stands for a colon.
+    """
     if not any(pair in text for pair in _INDICATORS):
         return text, ""
     stand_in = next(_unused(text), "")

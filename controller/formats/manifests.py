@@ -42,7 +42,6 @@ from rukpak.controller.formats.composer import (
     DuplicateKeyError,
     NodeBudget,
     OverBudgetError,
-    hide_colons,
     read_integer,
     to_json,
 )
@@ -74,7 +73,7 @@ def read_json(text: str, *, strict: bool, budget: NodeBudget) -> list[tuple[int,
     if not _BEGINS_LIKE_JSON(text) or not _is_within(text, budget.left):
         return None
     try:
-        documents = list(_Stream(text, strict=strict, share=budget.share).documents())
+        documents = list(_decode_values(text, strict=strict, share=budget.share))
     except (json.JSONDecodeError, RecursionError):
         return None
     for line, value in documents:
@@ -92,58 +91,40 @@ def _most_nodes(text: str) -> int:
     return text.count(",") + text.count("{") + text.count("[")
 
 
-class _Stream:
-    """Decodes the values of a text in one pass."""
+def _decode_values(text: str, *, strict: bool, share: Callable[[str], str]) -> Iterator[tuple[int, Any]]:
+    """Yield the line and the value of each document.
 
-    __slots__ = ("_line", "_share", "_strict", "_text")
+    Raises: CompositionError, json.JSONDecodeError, RecursionError.
+    """
+    line = 1
 
-    def __init__(self, text: str, *, strict: bool, share: Callable[[str], str]) -> None:
-        self._text = text
-        self._strict, self._share = strict, share
-        self._line = 1
-
-    def documents(self) -> Iterator[tuple[int, Any]]:
-        """Yield the line and the value of each document.
-
-        Raises: CompositionError, json.JSONDecodeError, RecursionError.
-        """
-        text = self._text
-        decoder = json.JSONDecoder(
-            object_pairs_hook=self._mapping,
-            parse_int=self._integer,
-            parse_float=self._float,
-            parse_constant=self._refuse_constant,
-        )
-        has_surrogates = bool(_SURROGATE_ESCAPE(text))
-        end, position = 0, _skip_gap(text, 0)
-        while position < len(text):
-            self._line += text.count("\n", end, position)
-            value, after = decoder.raw_decode(text, position)
-            yield self._line, _replace_lone_surrogates(value) if has_surrogates else value
-            end, position = position, _skip_gap(text, after)
-
-    def _mapping(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        share = self._share
+    def _mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         result = {share(key): share(value) if value.__class__ is str else value for key, value in pairs}
-        if self._strict and len(result) != len(pairs):
-            duplicate = Counter(key for key, _ in pairs).most_common(1)[0][0]
-            raise DuplicateKeyError(self._line, duplicate)
+        if strict and len(result) != len(pairs):
+            raise DuplicateKeyError(line, Counter(key for key, _ in pairs).most_common(1)[0][0])
         return result
 
-    def _integer(self, literal: str) -> Any:
-        value = read_integer(literal)
-        return value if isinstance(value, int) else self._finite(value)
-
-    def _float(self, literal: str) -> Any:
-        return self._finite(float(literal))
-
-    def _finite(self, value: float) -> Any:
+    def _number(value: float) -> Any:
         if not math.isfinite(value):
-            raise CompositionError(self._line, "number does not fit a float64; put it in quotes")
+            raise CompositionError(line, "number does not fit a float64; put it in quotes")
         return to_json(value)
 
-    def _refuse_constant(self, name: str) -> NoReturn:
-        raise CompositionError(self._line, f'JSON has no "{name}"; put it in quotes')
+    def _refuse(name: str) -> NoReturn:
+        raise CompositionError(line, f'JSON has no "{name}"; put it in quotes')
+
+    decoder = json.JSONDecoder(
+        object_pairs_hook=_mapping,
+        parse_int=lambda literal: _number(read_integer(literal)),
+        parse_float=lambda literal: _number(float(literal)),
+        parse_constant=_refuse,
+    )
+    has_surrogates = bool(_SURROGATE_ESCAPE(text))
+    end, position = 0, _skip_gap(text, 0)
+    while position < len(text):
+        line += text.count("\n", end, position)
+        value, after = decoder.raw_decode(text, position)
+        yield line, _replace_lone_surrogates(value) if has_surrogates else value
+        end, position = position, _skip_gap(text, after)
 
 
 def _skip_gap(text: str, position: int) -> int:
@@ -242,8 +223,7 @@ def _read(data: bytes, *, strict: bool, budget: NodeBudget) -> Iterable[tuple[in
     if strict and (separator := _CROWDED_SEPARATOR.search(data)):
         problem = 'only a comment may follow "---"; start the document on the next line'
         raise CompositionError(_line_at(data, separator.start()), problem)
-    text, colon = hide_colons(data)
-    return Composer(text, strict=strict, budget=budget, colon=colon).documents()
+    return Composer(data, strict=strict, budget=budget).documents()
 
 
 def end_last_line(data: bytes) -> bytes:

@@ -13,7 +13,7 @@ from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.limits import quote
 from rukpak.controller.formats.manifests import Document
-from rukpak.controller.untrusted import field, mapping, sequence
+from rukpak.controller.untrusted import field, mapping, mappings, sequence, text
 
 _API_VERSION = re.compile(r"[^/]+(?:/[^/]+)?").fullmatch
 # A group is a DNS subdomain; a version, a kind and a namespace are DNS labels. Status relies on these lengths.
@@ -63,6 +63,16 @@ _TEMPLATES: dict[tuple[str, str], tuple[str, ...]] = {
     ("batch", "Job"): ("spec", "template"),
 }
 _CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
+CONFIG_KINDS = ("ConfigMap", "Secret")
+_REFERENCES = {
+    "configMap": "ConfigMap",
+    "configMapKeyRef": "ConfigMap",
+    "configMapRef": "ConfigMap",
+    "secret": "Secret",
+    "secretKeyRef": "Secret",
+    "secretRef": "Secret",
+}
+"""Fields that refer to config, and its kind."""
 
 Object: TypeAlias = dict[str, Any]
 """A Kubernetes object as plain JSON."""
@@ -173,6 +183,30 @@ def list_containers(pod_spec: Mapping[str, Any], path: str) -> Iterator[tuple[st
                 yield f"{path}.{name}[{index}]", container
 
 
+def list_references(pod_spec: Mapping[str, Any]) -> Iterator[tuple[str, str, bool]]:
+    """Yield kind and name of each ConfigMap and Secret that containers and volumes read, and whether it is optional.
+
+    Not what only the kubelet and volume drivers read: credentials of registries and of storage.
+    """
+    for _, container in list_containers(pod_spec, ""):
+        for variable in mappings(container, "env"):
+            yield from _references_in(mapping(variable, "valueFrom"))
+        for variables in mappings(container, "envFrom"):
+            yield from _references_in(variables)
+    for volume in mappings(pod_spec, "volumes"):
+        yield from _references_in(volume, is_volume=True)
+        for source in mappings(volume, "projected", "sources"):
+            yield from _references_in(source)
+
+
+def _references_in(value: Mapping[str, Any], *, is_volume: bool = False) -> Iterator[tuple[str, str, bool]]:
+    for field_name, kind in _REFERENCES.items():
+        reference = mapping(value, field_name)
+        # Only the Secret of a volume is called secretName; in a projected one it is name.
+        if name := text(reference, "secretName" if is_volume and kind == "Secret" else "name"):
+            yield kind, name, reference.get("optional") is True
+
+
 def drop_nulls(value: Mapping[str, Any]) -> dict[str, Any]:
     """Return a mapping without the fields that are null; nested ones remain."""
     return {key: item for key, item in value.items() if item is not None}
@@ -196,12 +230,12 @@ def _find_bad_string(value: Mapping[str, Any], metadata: Mapping[str, Any]) -> s
         "kind": value.get("kind"),
         "metadata.name": metadata.get("name"),
     }
-    for path, text in identifying.items():
-        if text is None or text == "":
+    for path, found in identifying.items():
+        if found is None or found == "":
             generated = path == "metadata.name" and metadata.get("generateName")
             return f"{path}: missing" + ("; generateName is not supported, set metadata.name" if generated else "")
-        if not isinstance(text, str):
-            return f"{path}: {describe_wrong_type(text)}"
+        if not isinstance(found, str):
+            return f"{path}: {describe_wrong_type(found)}"
     namespace = metadata.get("namespace") or ""
     return "" if isinstance(namespace, str) else f"metadata.namespace: {describe_wrong_type(namespace)}"
 
@@ -213,14 +247,14 @@ def _find_bad_segment(value: Mapping[str, Any], metadata: Mapping[str, Any]) -> 
     if "/" in value["kind"]:
         return 'kind: contains "/"; write the kind without its group'
     namespace = metadata.get("namespace") or ""
-    for path, text, most in (
+    for path, found, most in (
         ("apiVersion", value["apiVersion"], _API_VERSION_CHARACTERS),
         ("kind", value["kind"], _LABEL_CHARACTERS),
         ("metadata.namespace", namespace, _LABEL_CHARACTERS),
         ("metadata.name", metadata["name"], _NAME_CHARACTERS),
     ):
-        if len(text) > most:
-            return f"{path}: has {len(text)} characters, but Kubernetes allows {most}; shorten it"
+        if len(found) > most:
+            return f"{path}: has {len(found)} characters, but Kubernetes allows {most}; shorten it"
     for name, segment in (("name", metadata["name"]), ("namespace", namespace)):
         if segment in (".", "..") or "/" in segment or "%" in segment:
             return f'metadata.{name}: {quote(segment)}: ".", "..", "/" and "%" are not allowed; rename it'

@@ -246,7 +246,12 @@ def _list_manifests(root: Path, folder: str) -> Iterator[str]:
 
     Raises: BundleError (InvalidBundle) if one is not a regular file.
     """
-    return (name for name, entry in _entries(root, folder) if _is_manifest(name, entry))
+    for name, entry in _entries(root, folder):
+        if _is_hidden(name) or not name.endswith(MANIFEST_SUFFIXES) or entry.is_dir(follow_symlinks=False):
+            continue
+        if not entry.is_file(follow_symlinks=False):
+            raise BundleError(Reason.INVALID_BUNDLE, "not a regular file; replace it with the file itself", place=name)
+        yield name
 
 
 def _entries(root: Path, folder: str) -> list[tuple[str, os.DirEntry[str]]]:
@@ -254,14 +259,6 @@ def _entries(root: Path, folder: str) -> list[tuple[str, os.DirEntry[str]]]:
         return []
     with os.scandir(root / folder) as entries:
         return sorted(((join(folder, entry.name), entry) for entry in entries), key=itemgetter(0))
-
-
-def _is_manifest(name: str, entry: os.DirEntry[str]) -> bool:
-    if _is_hidden(name) or not name.endswith(MANIFEST_SUFFIXES) or entry.is_dir(follow_symlinks=False):
-        return False
-    if not entry.is_file(follow_symlinks=False):
-        raise BundleError(Reason.INVALID_BUNDLE, "not a regular file; replace it with the file itself", place=name)
-    return True
 
 
 def _is_own(folder: str) -> bool:

@@ -15,8 +15,7 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, TypeAlias, cast
 
@@ -74,20 +73,11 @@ def run_program(
         kernel cannot confine it).
     """
     variables = {**_environment(means), **(environment or {})}
-    with _input(text, means) as source:
-        process = _spawn(command, source, means, variables, read)
-        with ProcessGroup(process) as group:
-            return _collect(process, group, means, f"{subject}: ", Path(command[0]).name)
-
-
-@contextmanager
-def _input(text: bytes, means: Means) -> Iterator[BinaryIO | None]:
-    if not text:
-        yield None
-        return
     with Spool(scratch_of(means), "input") as spool:
         spool.append(text)
-        yield spool.rewind()
+        process = _spawn(command, spool.rewind(), means, variables, read)
+        with ProcessGroup(process) as group:
+            return _collect(process, group, means, f"{subject}: ", Path(command[0]).name)
 
 
 def program_memory(means: Means) -> int:
@@ -142,17 +132,21 @@ def scratch_of(means: Means) -> Path:
 
 def _spawn(
     command: Sequence[str],
-    source: BinaryIO | None,
+    source: BinaryIO,
     means: Means,
     environment: Mapping[str, str],
     read: Sequence[Path],
 ) -> subprocess.Popen[bytes]:
-    wrapped, folder = _wrapped(command, means), scratch_of(means)
+    folder = scratch_of(means)
+    namespaces = WITHOUT_NETWORK if Mechanisms.found().network_namespace else ()
+    seconds = int(means.seconds * _PROCESSORS) + 1
+    limits = {"core": 0, "fsize": 0, "nofile": _FILES, "cpu": seconds, "as": means.memory_bytes}
+    wrapped = confined([*namespaces, *command], raisable=False, **limits)
 
     def _start() -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             wrapped,
-            stdin=source or subprocess.DEVNULL,
+            stdin=source,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environment,
@@ -162,13 +156,6 @@ def _spawn(
 
     view = View(programs=(Path(command[0]), *programs("prlimit", "unshare")), read=(folder.resolve(), *read))
     return start_confined(_start, view, Path(command[0]).name, required=means.confinement_required)
-
-
-def _wrapped(command: Sequence[str], means: Means) -> list[str]:
-    namespaces = WITHOUT_NETWORK if Mechanisms.found().network_namespace else ()
-    seconds = int(means.seconds * _PROCESSORS) + 1
-    limits = {"core": 0, "fsize": 0, "nofile": _FILES, "cpu": seconds, "as": means.memory_bytes}
-    return confined([*namespaces, *command], raisable=False, **limits)
 
 
 def _environment(means: Means) -> dict[str, str]:
@@ -216,10 +203,6 @@ def _collect(
     return ProgramResult(status=group.wait(_check), output=bytes(output), stderr=stderr.decode(errors="replace"))
 
 
-class _MissingError(Exception):
-    pass
-
-
 class ProgramFinder:
     """Finds a program, and logs its version once, and again if the file changes. Thread-safe.
 
@@ -250,36 +233,33 @@ class ProgramFinder:
 
         Raises: BundleError (NotSupported) if there is none, or its version is not supported.
         """
-        try:
-            return self._find(means)
-        except _MissingError as error:
-            raise BundleError(Reason.NOT_SUPPORTED, f"{error}; {self._remedy}", place=field) from None
-
-    def _find(self, means: Means) -> ProgramVersion:
-        path = self._locate(means.programs.get(self._name, ""))
+        path = self._locate(means.programs.get(self._name, ""), field)
         try:
             found = path.stat()
         except OSError as error:
-            raise _MissingError(f'"{path}" cannot be read: {error.strerror}') from None
+            raise self._missing(f'"{path}" cannot be read: {error.strerror}', field) from None
         state = found.st_ino, found.st_size, found.st_mtime_ns  # changes when the file is replaced, as by an upgrade
         with self._lock:
             checked, program = self._checked.get(path, (None, None))
             if program is None or checked != state:
-                program = self._check(path, means)
+                program = self._check(path, means, field)
                 self._checked[path] = state, program
         return program
 
-    def _locate(self, named: str) -> Path:
+    def _missing(self, problem: str, field: str) -> BundleError:
+        return BundleError(Reason.NOT_SUPPORTED, f"{problem}; {self._remedy}", place=field)
+
+    def _locate(self, named: str, field: str) -> Path:
         found = shutil.which(named or self._name) or ("" if named else shutil.which(self._fallback()))
         if found:
             return Path(os.path.abspath(found))  # noqa: PTH100 - by the name of a link, a program may know what it is
-        raise _MissingError(f'no program "{named}"' if named else f"no {self._name} on PATH")
+        raise self._missing(f'no program "{named}"' if named else f"no {self._name} on PATH", field)
 
-    def _check(self, path: Path, means: Means) -> ProgramVersion:
+    def _check(self, path: Path, means: Means, field: str) -> ProgramVersion:
         result = run_program([str(path), *self._arguments], means, subject=f"the version of {self._name}")
         version = self._read_version(result.output.decode(errors="replace").strip())
         if result.status or not version:
-            raise _MissingError(f'"{path}" is no supported version of {self._name}')
+            raise self._missing(f'"{path}" is no supported version of {self._name}', field)
         with path.open("rb") as file:
             digest = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
         log.info(

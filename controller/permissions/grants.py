@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from rukpak.controller import untrusted
 from rukpak.controller.content.digests import digest_of_json
+from rukpak.controller.formats.objects import ObjectKey, identify
 from rukpak.controller.kube.resources import RBAC
 from rukpak.controller.permissions.statement import (
     EVERYWHERE,
@@ -23,7 +24,7 @@ from rukpak.controller.permissions.statement import (
     Topic,
     is_kind,
     name_object,
-    name_of,
+    resources_including,
     shortened,
     texts,
 )
@@ -48,20 +49,11 @@ _BUILT_IN = ("view", "edit", "admin")
 _KINDS = ("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")
 
 
-class RoleName(NamedTuple):
-    """Name of a role, also one that the bundle does not bring."""
-
-    kind: str
-    namespace: str
-    """Empty for a ClusterRole."""
-    name: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Role:
     """A Role or ClusterRole of the bundle."""
 
-    name: RoleName
+    name: ObjectKey
     rules: Sequence[Mapping[str, Any]]
     labels: Mapping[str, Any]
     selectors: Sequence[Mapping[str, Any]]
@@ -74,24 +66,27 @@ class Role:
         return sorted({shortened(key.partition(_AGGREGATED_TO)[2]) for key in keys if _AGGREGATED_TO in key})
 
 
-def read_roles(objects: Iterable[Mapping[str, Any]]) -> dict[RoleName, Role]:
+def read_roles(objects: Iterable[Mapping[str, Any]]) -> dict[ObjectKey, Role]:
     """Return the roles among objects."""
     found = (_read(item) for item in objects if is_kind(item, RBAC, "Role", "ClusterRole"))
     return {role.name: role for role in found}
 
 
 def _read(item: Mapping[str, Any]) -> Role:
-    metadata = mapping(item, "metadata")
-    namespace = "" if item["kind"] == "ClusterRole" else str(metadata.get("namespace") or "")
+    key = identify(item)
     return Role(
-        name=RoleName(item["kind"], namespace, shortened(str(metadata.get("name")))),
+        name=_role_name(key.kind, key.namespace, key.name),
         rules=tuple(mappings(item, "rules")),
-        labels=mapping(metadata, "labels"),
+        labels=mapping(item, "metadata", "labels"),
         selectors=tuple(mappings(item, "aggregationRule", "clusterRoleSelectors")),
     )
 
 
-def aggregate(role: Role, roles: Mapping[RoleName, Role]) -> Iterator[Role]:
+def _role_name(kind: str, namespace: str, name: str) -> ObjectKey:
+    return ObjectKey(RBAC, kind, namespace if kind == "Role" else "", shortened(name))
+
+
+def aggregate(role: Role, roles: Mapping[ObjectKey, Role]) -> Iterator[Role]:
     """Yield a role, and the ClusterRoles of the bundle that are aggregated into it."""
     yield role
     for other in roles.values() if role.selectors else ():
@@ -157,7 +152,8 @@ class _Grant:
 
     who: str
     where: str
-    role: RoleName
+    role: ObjectKey
+    """Also one that the bundle does not bring."""
     is_public: bool = False
 
 
@@ -176,7 +172,8 @@ def find_grants(objects: Objects) -> Iterator[Statement]:
         if role is None:
             yield _unknown(grant)
         elif digest:
-            yield _unsplit(grant, digest)
+            what = f"the rules of {grant.role}, too many to list ({digest[:19]})"
+            yield _about_role(grant, what, ("unsplit", digest, "", ""))
         else:
             yield from _split(grant, role, aggregated[role.name])
 
@@ -193,10 +190,9 @@ def _content(item: Mapping[str, Any]) -> list[Any]:
 def _bound(item: Mapping[str, Any]) -> Iterator[_Grant]:
     if not is_kind(item, RBAC, "RoleBinding", "ClusterRoleBinding"):
         return
-    namespace = "" if item["kind"] == "ClusterRoleBinding" else str(mapping(item["metadata"]).get("namespace") or "")
+    namespace = "" if item["kind"] == "ClusterRoleBinding" else identify(item).namespace
     reference = mapping(item, "roleRef")
-    kind = str(reference.get("kind"))
-    role = RoleName(kind, namespace if kind == "Role" else "", shortened(str(reference.get("name"))))
+    role = _role_name(str(reference.get("kind")), namespace, str(reference.get("name")))
     for subject in mappings(item, "subjects"):
         # Without a namespace, the authorizer takes that of the RoleBinding.
         who, is_public = _holder({**subject, "namespace": subject.get("namespace") or namespace})
@@ -213,25 +209,24 @@ def _holder(subject: Mapping[str, Any]) -> tuple[str, bool]:
         meaning = f"every ServiceAccount in namespace {name.removeprefix(_ACCOUNTS_OF)}"
     if kind == "User" and name == _ANONYMOUS:
         meaning = _GROUPS["system:unauthenticated"]
-    who = name_of(kind, namespace if kind == "ServiceAccount" else "", name)
+    who = f"{kind} {namespace}/{name}" if namespace and kind == "ServiceAccount" else f"{kind} {name}"
     return (f"{who} ({meaning})" if meaning else who), bool(meaning)
 
 
 def _open(role: Role, *, is_bound: bool) -> Iterator[_Grant]:
-    kind, namespace, name = role.name
-    where = f"in namespace {namespace}" if kind == "Role" else WHERE_BOUND
-    for other in role.aggregated_to if kind == "ClusterRole" else ():
+    where = f"in namespace {role.name.namespace}" if role.name.kind == "Role" else WHERE_BOUND
+    for other in role.aggregated_to if role.name.kind == "ClusterRole" else ():
         higher = _BUILT_IN[_BUILT_IN.index(other) :] if other in _BUILT_IN else (other,)
         yield _Grant(f"whoever is bound to ClusterRole {_list(higher)}", where, role.name)
     if not (is_bound or role.aggregated_to):
-        yield _Grant(f"whoever is bound to {name_of(kind, namespace, name)}", where, role.name)
+        yield _Grant(f"whoever is bound to {role.name}", where, role.name)
 
 
 def _list(names: Sequence[str]) -> str:
     return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
-def _count(grants: Iterable[_Grant], roles: Mapping[RoleName, Role]) -> int:
+def _count(grants: Iterable[_Grant], roles: Mapping[ObjectKey, Role]) -> int:
     words = sum(count_words(selector) for role in roles.values() for selector in role.selectors)
     if words * len(roles) > MAX_RIGHTS:
         return MAX_RIGHTS + 1
@@ -248,14 +243,8 @@ def _split(grant: _Grant, role: Role, aggregated: Iterable[Role]) -> Iterator[St
         for right, verb in rights_in(rule, everywhere=grant.where != f"in namespace {role.name.namespace}"):
             yield make_right(grant.who, verb, right, grant.where, is_public=grant.is_public)
     for selector in role.selectors:
-        yield Statement(
-            topic=Topic.ACCESS,
-            who=grant.who,
-            what=f"what ClusterRoles of others allow that {name_of(*role.name)} selects",
-            where=grant.where,
-            right=("aggregated", digest_of_json(selector), "", ""),
-            severity=Severity.HIGH,
-        )
+        what = f"what ClusterRoles of others allow that {role.name} selects"
+        yield _about_role(grant, what, ("aggregated", digest_of_json(selector), "", ""))
 
 
 def make_right(who: str, verb: str, right: tuple[str, ...], where: str, *, is_public: bool = False) -> Statement:
@@ -284,33 +273,24 @@ def _describe(right: tuple[str, ...]) -> str:
     return f'{text} "{name}"' if name else text
 
 
-def _unsplit(grant: _Grant, digest: str) -> Statement:
+def _about_role(
+    grant: _Grant, what: str, right: tuple[str, ...], mark: str = "", severity: Severity = Severity.HIGH
+) -> Statement:
     return Statement(
-        topic=Topic.ACCESS,
-        who=grant.who,
-        what=f"the rules of {name_of(*grant.role)}, too many to list ({digest[:19]})",
-        where=grant.where,
-        right=("unsplit", digest, "", ""),
-        severity=Severity.HIGH,
+        topic=Topic.ACCESS, who=grant.who, what=what, where=grant.where, right=right, mark=mark, severity=severity
     )
 
 
 def _unknown(grant: _Grant) -> Statement:
-    kind, namespace, name = grant.role
+    _, kind, namespace, name = grant.role
     is_everywhere = grant.where == EVERYWHERE
     is_admin = kind == "ClusterRole" and (
         (name == "cluster-admin" and grant.where in (EVERYWHERE, SYSTEM_NAMESPACE))
         or (name in ("admin", "edit") and is_everywhere)
     )
-    return Statement(
-        topic=Topic.ACCESS,
-        who=grant.who,
-        what=f"all that {name_of(kind, namespace, name)} allows",
-        where=grant.where,
-        right=("role", kind, namespace, name),
-        mark=ADMIN if is_admin else "",
-        severity=Severity.ADMIN if is_admin else Severity.HIGH if grant.is_public else Severity.NORMAL,
-    )
+    severity = Severity.ADMIN if is_admin else Severity.HIGH if grant.is_public else Severity.NORMAL
+    what = f"all that {grant.role} allows"
+    return _about_role(grant, what, ("role", kind, namespace, name), ADMIN if is_admin else "", severity)
 
 
 ADMIN = "amounts to cluster-admin"
@@ -384,15 +364,9 @@ def _is(right: tuple[str, ...], verb: str, danger: _Danger) -> bool:
     return (
         group in ("*", danger.group)
         and verb in ("*", *danger.verbs)
-        and any(matches_resource(resource, each) for each in danger.resources)
+        and any(resource in resources_including(each) for each in danger.resources)
         and (not name or danger.even_named or name in _POWERFUL_NAMES)
     )
-
-
-def matches_resource(pattern: str, resource: str) -> bool:
-    """Return whether the resource of a rule includes a resource: itself, all, or all with its subresource."""
-    _, slash, subresource = resource.partition("/")
-    return pattern in ("*", resource) or (bool(slash) and pattern == f"*/{subresource}")
 
 
 def _grade(mark: str, where: str) -> Judgement:

@@ -14,10 +14,19 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, TypeAlias
+from typing import Any
 
 from rukpak.controller.content.digests import digest_of_json
-from rukpak.controller.formats.objects import BUILT_IN_GROUPS, crd_specs, find_pod_template, group_of, list_containers
+from rukpak.controller.formats.objects import (
+    BUILT_IN_GROUPS,
+    ObjectKey,
+    crd_specs,
+    find_pod_template,
+    group_of,
+    identify,
+    list_containers,
+    list_references,
+)
 from rukpak.controller.permissions.statement import Severity, Statement, Topic, is_kind, name_object, shortened, texts
 from rukpak.controller.untrusted import mapping, mappings, path_below, text
 
@@ -47,8 +56,6 @@ _COMMON_CAPABILITIES = frozenset({"NET_BIND_SERVICE"})
 _CRITICAL = ("system-node-critical", "system-cluster-critical")
 _TOKEN_OF = "kubernetes.io/service-account.name"  # noqa: S105 - the name of an annotation
 _OF_OTHERS = "that the bundle does not bring"
-_Brought: TypeAlias = tuple[str, str, str]
-"""Kind, namespace and name of a ServiceAccount or Secret that the bundle brings."""
 
 
 def _find_unrestricted(spec: Mapping[str, Any], containers: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
@@ -77,7 +84,7 @@ def _lacking(own: Mapping[str, Any], pod: Mapping[str, Any]) -> Iterator[str]:
 def find_pod_powers(objects: Iterable[Mapping[str, Any]]) -> Iterator[Statement]:
     """Yield what the pods of a bundle may do, and what its tokens, volumes and priority classes allow."""
     items = list(objects)
-    brought = {(str(item["kind"]), *_name(item)) for item in items if is_kind(item, "", "ServiceAccount", "Secret")}
+    brought = {identify(item) for item in items if is_kind(item, "", "ServiceAccount", "Secret")}
     for item in items:
         template = find_pod_template(dict(item))
         if template:
@@ -85,12 +92,7 @@ def find_pod_powers(objects: Iterable[Mapping[str, Any]]) -> Iterator[Statement]
         yield from _around(item, brought)
 
 
-def _name(item: Mapping[str, Any]) -> tuple[str, str]:
-    metadata = mapping(item, "metadata")
-    return str(metadata.get("namespace") or ""), str(metadata.get("name"))
-
-
-def _around(item: Mapping[str, Any], brought: Collection[_Brought]) -> Iterator[Statement]:
+def _around(item: Mapping[str, Any], brought: Collection[ObjectKey]) -> Iterator[Statement]:
     who = name_object(item)
     if is_kind(item, "", "PersistentVolume"):
         spec = mapping(item, "spec")
@@ -107,10 +109,10 @@ def _around(item: Mapping[str, Any], brought: Collection[_Brought]) -> Iterator[
             severity = Severity.HIGH if level == "privileged" else Severity.NORMAL
             yield _power(who, f"pods of the Pod Security Standard {level}", verb="allows", severity=severity)
     elif is_kind(item, "", "Secret") and item.get("type") == "kubernetes.io/service-account-token":
-        namespace, _ = _name(item)
-        account = str(mapping(item, "metadata", "annotations").get(_TOKEN_OF))
-        of_others = "" if ("ServiceAccount", namespace, account) in brought else _OF_OTHERS
-        what = f"a token that never expires of ServiceAccount {namespace}/{account}"
+        name = str(mapping(item, "metadata", "annotations").get(_TOKEN_OF))
+        account = ObjectKey("", "ServiceAccount", identify(item).namespace, name)
+        of_others = "" if account in brought else _OF_OTHERS
+        what = f"a token that never expires of ServiceAccount {account.namespace}/{name}"
         yield _power(who, what, verb="holds", where=of_others)
 
 
@@ -124,22 +126,20 @@ class _Pod:
 
     who: str
     namespace: str
-    notes: Mapping[str, Any]
-    """Annotations."""
     spec: Mapping[str, Any]
     containers: Sequence[Mapping[str, Any]]
     volumes: Mapping[str, Mapping[str, Any]]
-    brought: Collection[_Brought]
+    brought: Collection[ObjectKey]
+    """Its ServiceAccounts and Secrets."""
 
 
 def _find_powers_of_pod(
-    item: Mapping[str, Any], template: Mapping[str, Any], brought: Collection[_Brought]
+    item: Mapping[str, Any], template: Mapping[str, Any], brought: Collection[ObjectKey]
 ) -> Iterator[Statement]:
     spec = mapping(template, "spec")
     pod = _Pod(
         who=name_object(item),
-        namespace=_name(item)[0],
-        notes=mapping(template, "metadata", "annotations"),
+        namespace=identify(item).namespace,
         spec=spec,
         containers=[container for _, container in list_containers(spec, "")],
         volumes={str(volume.get("name")): volume for volume in mappings(spec, "volumes")},
@@ -151,10 +151,13 @@ def _find_powers_of_pod(
     yield from _accounts(pod)
     yield from _volume_powers(pod)
     yield from _secrets(pod)
-    for name in _text(spec, "priorityClassName"):
+    if name := text(spec, "priorityClassName"):
         severity = Severity.HIGH if name in _CRITICAL else Severity.NORMAL
         yield _power(pod.who, f"priority class {name}", verb="uses", severity=severity)
     yield from _confinement(pod, mapping(spec, "securityContext"), "all containers")
+    for key, value in sorted(mapping(template, "metadata", "annotations").items()):
+        if value == "unconfined" and (key == _POD_SECCOMP_NOTE or key.startswith(_UNCONFINED_NOTES)):
+            yield _power(pod.who, f"with annotation {key}: unconfined", verb="runs")
     for container in pod.containers:
         yield from _container(pod, container, f"container {shortened(str(container.get('name')))}")
     for control, name in _find_unrestricted(spec, pod.containers):
@@ -166,7 +169,11 @@ def _accounts(pod: _Pod) -> Iterator[Statement]:
     account = str(pod.spec.get("serviceAccountName") or pod.spec.get("serviceAccount") or "default")
     has_token = pod.spec.get("automountServiceAccountToken") is not False
     # Nearly every workload without rights uses the account "default".
-    if has_token and account != "default" and ("ServiceAccount", pod.namespace, account) not in pod.brought:
+    if (
+        has_token
+        and account != "default"
+        and ObjectKey("", "ServiceAccount", pod.namespace, account) not in pod.brought
+    ):
         yield _power(pod.who, f"ServiceAccount {pod.namespace}/{account}", verb="runs as", where=_OF_OTHERS)
     for volume in pod.volumes.values():
         for source in mappings(volume, "projected", "sources"):
@@ -177,7 +184,8 @@ def _accounts(pod: _Pod) -> Iterator[Statement]:
 
 
 def _volume_powers(pod: _Pod) -> Iterator[Statement]:
-    writable = {name for each in pod.containers for name in _writable_mounts(each)}
+    mounts = (mount for each in pod.containers for mount in mappings(each, "volumeMounts"))
+    writable = {text(mount, "name") for mount in mounts if mount.get("readOnly") is not True}
     for name, volume in pod.volumes.items():
         path = mapping(volume, "hostPath").get("path")
         if not path:
@@ -188,23 +196,11 @@ def _volume_powers(pod: _Pod) -> Iterator[Statement]:
 
 
 def _secrets(pod: _Pod) -> Iterator[Statement]:
-    for name in sorted(set(_secret_names(pod))):
-        if ("Secret", pod.namespace, name) not in pod.brought:
+    names = {name for kind, name, _ in list_references(pod.spec) if kind == "Secret"}
+    for name in sorted(names):
+        if ObjectKey("", "Secret", pod.namespace, name) not in pod.brought:
             what = f"Secret {pod.namespace}/{name}"
             yield _power(pod.who, what, verb="reads", where=_OF_OTHERS, severity=Severity.LOW)
-
-
-def _secret_names(pod: _Pod) -> Iterator[str]:
-    for volume in pod.volumes.values():
-        yield from _text(volume, "secret", "secretName")
-        for source in mappings(volume, "projected", "sources"):
-            yield from _text(source, "secret", "name")
-    for container in pod.containers:
-        for source in mappings(container, "envFrom"):
-            yield from _text(source, "secretRef", "name")
-        for variable in mappings(container, "env"):
-            reference = mapping(variable, "valueFrom", "secretKeyRef")
-            yield from _text(reference, "name")
 
 
 def _container(pod: _Pod, container: Mapping[str, Any], where: str) -> Iterator[Statement]:
@@ -237,24 +233,6 @@ def _confinement(pod: _Pod, context: Mapping[str, Any], where: str) -> Iterator[
         yield _power(pod.who, f"with SELinux {field} {value} in {where}", verb="runs", severity=Severity.NORMAL)
     for sysctl in mappings(context, "sysctls"):
         yield _power(pod.who, f"sysctl {sysctl.get('name')}={sysctl.get('value')}", verb="sets")
-    if where == "all containers":
-        yield from _unconfined_notes(pod)
-
-
-def _unconfined_notes(pod: _Pod) -> Iterator[Statement]:
-    for key, value in sorted(pod.notes.items()):
-        if value == "unconfined" and (key == _POD_SECCOMP_NOTE or key.startswith(_UNCONFINED_NOTES)):
-            yield _power(pod.who, f"with annotation {key}: unconfined", verb="runs")
-
-
-def _writable_mounts(container: Mapping[str, Any]) -> Iterator[str]:
-    mounts = mappings(container, "volumeMounts")
-    return (text(mount, "name") for mount in mounts if mount.get("readOnly") is not True)
-
-
-def _text(value: Any, *path: str) -> Iterator[str]:
-    if found := text(value, *path):
-        yield found
 
 
 ADMISSION = "admissionregistration.k8s.io"
@@ -394,22 +372,16 @@ def _api_service(item: Mapping[str, Any]) -> Iterator[Statement]:
         yield _served(item, f"{server} without checking its certificate", verb="trusts")
 
 
-def _served(item: Mapping[str, Any], what: str, verb: str = "serves") -> Statement:
-    return Statement(topic=Topic.REQUESTS, who=name_object(item), verb=verb, what=what, severity=Severity.HIGH)
+def _served(item: Mapping[str, Any], what: str, verb: str = "serves", severity: Severity = Severity.HIGH) -> Statement:
+    return Statement(topic=Topic.REQUESTS, who=name_object(item), verb=verb, what=what, severity=severity)
 
 
 def _definition(item: Mapping[str, Any]) -> Iterator[Statement]:
     conversion = mapping(item, "spec", "conversion")
     if conversion.get("strategy") == "Webhook":
-        webhook = mapping(conversion, "webhook")
-        server, is_external = _server(mapping(webhook, "clientConfig"))
-        yield Statement(
-            topic=Topic.REQUESTS,
-            who=name_object(item),
-            verb="converts",
-            what=f"all its objects by {server}",
-            severity=Severity.HIGH if is_external else Severity.NORMAL,
-        )
+        server, is_external = _server(mapping(conversion, "webhook", "clientConfig"))
+        severity = Severity.HIGH if is_external else Severity.NORMAL
+        yield _served(item, f"all its objects by {server}", "converts", severity)
 
 
 _ANNOTATIONS = {
@@ -465,14 +437,10 @@ def find_outside(objects: Iterable[Mapping[str, Any]], install_namespace: str) -
         namespace = metadata.get("namespace")
         if namespace != install_namespace or not namespace:
             where = f"in namespace {namespace}" if namespace else "in the whole cluster"
-            yield Statement(
-                topic=Topic.SCOPE, who=kind, what=str(metadata.get("name")), where=where, severity=Severity.LOW
-            )
+            yield _beside(kind, "", str(metadata.get("name")), where)
         if group not in BUILT_IN_GROUPS and (group, item["kind"]) not in own:
-            yield Statement(
-                topic=Topic.SCOPE,
-                who="bundle",
-                verb="instructs controllers of others by",
-                what=kind,
-                severity=Severity.LOW,
-            )
+            yield _beside("bundle", "instructs controllers of others by", kind)
+
+
+def _beside(who: str, verb: str, what: str, where: str = "") -> Statement:
+    return Statement(topic=Topic.SCOPE, who=who, verb=verb, what=what, where=where, severity=Severity.LOW)

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 from rukpak.controller import untrusted
 from rukpak.controller.content.digests import digest_of
 from rukpak.controller.content.limits import one_line, some
-from rukpak.controller.formats.objects import group_of
-from rukpak.controller.untrusted import mapping
+from rukpak.controller.formats.objects import group_of, identify
 
 MAX_ITEMS = 12
 """What a line lists; more become further lines."""
@@ -83,14 +82,8 @@ def shortened(text: str) -> str:
 
 def name_object(item: Mapping[str, Any]) -> str:
     """Return an object as messages have it: `Deployment shop/web`."""
-    metadata = mapping(item, "metadata")
-    name = shortened(str(metadata.get("name")))
-    return name_of(str(item.get("kind")), str(metadata.get("namespace") or ""), name)
-
-
-def name_of(kind: str, namespace: str, name: str) -> str:
-    """Return `Deployment shop/web` or `ClusterRole shop`."""
-    return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
+    key = identify(item)
+    return str(key._replace(name=shortened(key.name)))
 
 
 def is_kind(item: Mapping[str, Any], group: str, *kinds: str) -> bool:
@@ -104,15 +97,14 @@ def texts(value: Any) -> list[str]:
 
 
 def including(right: Right, verb: str, wheres: Collection[str]) -> Iterator[tuple[str, str, Right]]:
-    """Yield verb, scope and right of all that include a right: the same or every verb, group, resource, object or path.
+    """Return verb, scope and right of all that include one: the same or every verb, group, resource, object or path.
 
     Args:
         right: that is to be included.
         verb: of the right.
         wheres: its scope, and every scope that includes it.
     """
-    for each, does, where in product(_including(right), {verb, "*"}, wheres):
-        yield does, where, each
+    return product({verb, "*"}, wheres, _including(right))
 
 
 def _including(right: Right) -> list[Right]:
@@ -120,10 +112,14 @@ def _including(right: Right) -> list[Right]:
         case (path,):
             return [(path,), *((f"{path[:end]}*",) for end in range(len(path) + 1))]
         case (group, resource, name):
-            _, slash, subresource = resource.partition("/")
-            resources = {resource, "*", f"*/{subresource}" if slash else resource}
-            return list(product({group, "*"}, resources, {name, ""}))
+            return list(product({group, "*"}, resources_including(resource), {name, ""}))
     return [right]
+
+
+def resources_including(resource: str) -> set[str]:
+    """Return what the resource of a rule is if it includes a resource: itself, all, or all with its subresource."""
+    _, slash, subresource = resource.partition("/")
+    return {resource, "*", f"*/{subresource}" if slash else resource}
 
 
 class Line(NamedTuple):

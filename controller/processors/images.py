@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -23,26 +23,17 @@ _IMAGES = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Match:
-    prefix: str
-    rest: str
-    rule: Mapping[str, Any]
-
-
 def replace_image(image: str, rules: Sequence[Mapping[str, Any]]) -> str:
     """Return the image as the rule with the longest matching `from` makes it, or unchanged if none matches.
 
     `from` matches the name as it is written, and with its registry: nginx is docker.io/library/nginx.
     """
     name, suffix = _split(image)
-    matches = [
-        _Match(prefix=rule["from"], rest=rest, rule=rule) for rule in rules for rest in _rests(name, rule["from"])
-    ]
+    matches = [(rule, rest) for rule in rules for rest in _rests(name, rule["from"])]
     if not matches:
         return image
-    best = max(matches, key=lambda match: len(match.prefix))
-    return (best.rule.get("to") or best.prefix) + best.rest + _suffix(best.rule, suffix)
+    rule, rest = max(matches, key=lambda match: len(match[0]["from"]))
+    return f"{rule.get('to') or rule['from']}{rest}{_suffix(rule, suffix)}"
 
 
 def _rests(name: str, prefix: str) -> Iterator[str]:

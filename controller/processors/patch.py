@@ -57,7 +57,8 @@ class PatchProcessor:
         Raises: BundleError (InvalidConfig) if it selects none and is not optional, or the patch cannot be applied.
         """
         selects = select(request.parameters["target"], request)
-        selected, steps = 0, _count_steps(request.parameters)
+        operations = request.parameters.get("json") or ()
+        selected, steps = 0, len(json.dumps(request.parameters)) // 16 + _OPERATION_STEPS * len(operations)
 
         def _patch(item: Object) -> Object:
             nonlocal selected
@@ -71,11 +72,6 @@ class PatchProcessor:
         if not selected and not request.parameters.get("optional"):
             raise refused(f"{request.path}.target: matches no object; correct it, or set optional: true")
         return result
-
-
-def _count_steps(parameters: Mapping[str, Any]) -> int:
-    operations = parameters.get("json") or ()
-    return len(json.dumps(parameters)) // 16 + _OPERATION_STEPS * len(operations)
 
 
 def _check_operation(operation: Mapping[str, Any], path: str) -> list[str]:
@@ -149,9 +145,7 @@ def _parse_requirement(text: str) -> Selector:
 
 
 def _one_of(key: str, values: frozenset[str], *, excluded: bool) -> Selector:
-    if excluded:
-        return lambda labels: key not in labels or labels[key] not in values
-    return lambda labels: key in labels and labels[key] in values
+    return lambda labels: (key in labels and labels[key] in values) is not excluded
 
 
 def select(target: Mapping[str, Any], request: ProcessRequest) -> Callable[[Object], bool]:
@@ -206,9 +200,7 @@ class OperationError(Exception):
         self.index = index
 
 
-def apply_operations(
-    value: dict[str, Any], operations: Sequence[Mapping[str, Any]], charge: Charge = lambda _text_bytes, _steps: None
-) -> Any:
+def apply_operations(value: dict[str, Any], operations: Sequence[Mapping[str, Any]], charge: Charge) -> Any:
     """Return the value with the operations applied in order; it is not modified.
 
     Raises: OperationError.

@@ -14,40 +14,31 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from rukpak.api.names import CONFIG_DIGEST, RECREATE, ROLLOUT
 from rukpak.api.plugins import ProcessRequest, Rendering
 from rukpak.api.v1alpha2.processors import Rollouts
-from rukpak.controller.formats.objects import Object, group_of, list_containers, pod_template_path
+from rukpak.controller.formats.objects import (
+    CONFIG_KINDS,
+    Object,
+    ObjectKey,
+    group_of,
+    identify,
+    list_references,
+    pod_template_path,
+)
 from rukpak.controller.processors import Charge, change_each, with_marks
-from rukpak.controller.untrusted import mapping, mappings, strings, text
+from rukpak.controller.untrusted import mapping, strings, text
 
-_REFERENCES = {
-    "configMap": "ConfigMap",
-    "configMapKeyRef": "ConfigMap",
-    "configMapRef": "ConfigMap",
-    "secret": "Secret",
-    "secretKeyRef": "Secret",
-    "secretRef": "Secret",
-}
-"""Fields that refer to config, and its kind."""
 _DEFAULT_KINDS = Rollouts().kinds
 _ITERATIONS = 10_000
 _STEPS = 15_000
 """What these cost, in microseconds."""
 _STEP_BYTES = 32
 _ENCODE = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
-
-
-class Config(NamedTuple):
-    """A ConfigMap or Secret; the order of these is that of digests."""
-
-    kind: str
-    namespace: str
-    name: str
 
 
 class RolloutsProcessor:
@@ -61,23 +52,24 @@ class RolloutsProcessor:
         """Return the rendering with a digest in each pod template that refers to config of the bundle."""
         kinds = frozenset(request.parameters.get("kinds") or _DEFAULT_KINDS)
         found = {
-            Config(item["kind"], _namespace_of(item, request), item["metadata"]["name"]): item
+            identify(item)._replace(namespace=_namespace_of(item, request)): item
             for item in request.rendering.objects
-            if item["kind"] in _REFERENCES.values() and not group_of(item) and not _is_left_out(item)
+            if item["kind"] in CONFIG_KINDS and not group_of(item) and not _is_left_out(item)
         }
 
         @cache
-        def _digest(config: Config) -> str:
+        def _digest(config: ObjectKey) -> str:
             return digest_of(config, found[config], request.charge)
 
         def _mark(item: Object) -> Object:
             path = pod_template_path(group_of(item), item["kind"])
             if path is None or item["kind"] not in kinds or not _may_change(item):
                 return item
-            namespace, read = _namespace_of(item, request), set[Config]()
-            for kind, name in find_references(mapping(item, *path, "spec")):
-                request.charge(0, 1)
-                read.add(Config(kind, namespace, name))
+            namespace, read = _namespace_of(item, request), set[ObjectKey]()
+            for kind, name, is_optional in list_references(mapping(item, *path, "spec")):
+                if not is_optional:  # pods start without it
+                    request.charge(0, 1)
+                    read.add(ObjectKey("", kind, namespace, name))
             digests = [[config.kind, config.name, _digest(config)] for config in sorted(read & found.keys())]
             if not digests:
                 return item
@@ -87,36 +79,7 @@ class RolloutsProcessor:
         return change_each(request.rendering, _mark, request.charge)
 
 
-def find_references(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield kind and name of each ConfigMap and Secret without which the pods of a template do not start.
-
-    Not those that are optional, and not what only the kubelet and volume drivers read: credentials of registries and
-    of storage.
-
-    Args:
-        pod: spec of a pod, unchecked.
-    """
-    for _, container in list_containers(pod, ""):
-        for variable in mappings(container, "env"):
-            yield from _references_in(mapping(variable, "valueFrom"))
-        for variables in mappings(container, "envFrom"):
-            yield from _references_in(variables)
-    for volume in mappings(pod, "volumes"):
-        yield from _references_in(volume)
-        for source in mappings(volume, "projected", "sources"):
-            yield from _references_in(source)
-
-
-def _references_in(value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for name, kind in _REFERENCES.items():
-        reference = mapping(value, name)
-        # Only the Secret of a volume is called secretName; in a projected one it is name.
-        referred = text(reference, "secretName") or text(reference, "name")
-        if referred and reference.get("optional") is not True:
-            yield kind, referred
-
-
-def digest_of(config: Config, item: Object, charge: Charge) -> str:
+def digest_of(config: ObjectKey, item: Object, charge: Charge) -> str:
     """Return the digest of the data of a ConfigMap or Secret; that of a Secret takes as long as to check a password.
 
     Args:

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
+from itertools import filterfalse
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from rukpak.controller.untrusted import path_below, texts
 
@@ -32,8 +32,7 @@ SHIPPED = "merge_keys.json"
 """By which keys lists are merged; `hack/generate` writes it with the capabilities of the newest Kubernetes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class Field(NamedTuple):
     """How a field of a type is merged."""
 
     type_name: str = ""
@@ -58,11 +57,8 @@ def type_of(api_version: str, kind: str) -> str | None:
 
 def field_of(type_name: str, name: str) -> Field:
     """Return how a field of a type is merged."""
-    found = _table()["types"].get(type_name, {}).get(name)
-    if found is None:
-        return Field()
-    type_name, strategy, key = found.split(",")
-    return Field(type_name=type_name, strategy=strategy, key=key)
+    found: str | None = _table()["types"].get(type_name, {}).get(name)
+    return Field(*found.split(",")) if found else Field()
 
 
 def in_order(merged: Sequence[Any], patched: Sequence[Any], original: Sequence[Any], key_of: KeyOf) -> list[Any]:
@@ -164,7 +160,7 @@ def _merge_lists(live: list[Any], patch: list[Any], field: Field, path: str) -> 
     if added is None:
         return kept
     merged = list(kept)
-    places = {key_of(item): index for index, item in reversed(list(enumerate(merged)))}
+    places = _places(merged, key_of)
     for item in added:
         place = places.setdefault(key_of(item), len(merged))
         if place == len(merged):
@@ -187,7 +183,7 @@ def _set_order(result: dict[str, Any], changes: dict[str, Any], directive: str, 
     if not merged:
         return
     make = partial(_key_of, field) if isinstance(merged[0], dict) else _scalar_key
-    key_of = make(path_below(path, f".{name}"), merged, order, [*filter(_is_no_directive, patch or [])], live or [])
+    key_of = make(path_below(path, f".{name}"), merged, order, [*filterfalse(_is_directive, patch or [])], live or [])
     _check_order(patch or [], order, key_of, path, directive)
     result[name] = in_order(merged, order, live or [], key_of)
 
@@ -238,18 +234,13 @@ def _apply_item_directives(
 
 def _check_order(patch: list[Any], order: list[Any], key_of: KeyOf, path: str, directive: str) -> None:
     places = {key_of(item): index for index, item in enumerate(order)}
-    kept = list(filter(_is_no_directive, patch))
-    found = [places.get(key_of(item), -1) for item in kept]
+    found = [places.get(key_of(item), -1) for item in filterfalse(_is_directive, patch)]
     if order and (found != sorted(found) or -1 in found):
         raise _problem(path, directive, "must list the items of the patch, in the same order")
 
 
 def _is_directive(value: Any) -> bool:
     return isinstance(value, dict) and _PATCH in value
-
-
-def _is_no_directive(value: Any) -> bool:
-    return not _is_directive(value)
 
 
 def _without_directives(value: Any) -> Any:

@@ -17,7 +17,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -91,18 +91,11 @@ def read_rules(text: bytes) -> Ignores | None:
         left -= len(rules)
         if left < 0:
             raise Rejection(f"{quote(FILE)} has {len(rules)} rules, too many for that many files; shorten it")
-        return _is_ignored(path, rules, is_folder=is_folder)
+        # As Helm's ignore.Rules: a negated rule ignores everything that it does not match.
+        tried = ((rule, is_folder or not rule.only_folders) for rule in rules)
+        return any((applies and bool(rule.matches(path))) != rule.is_negated for rule, applies in tried)
 
     return _ignores
-
-
-def _is_ignored(path: str, rules: list[_Rule], *, is_folder: bool) -> bool:
-    # As Helm's ignore.Rules: a negated rule ignores everything that it does not match.
-    for rule in rules:
-        is_match = (is_folder or not rule.only_folders) and bool(rule.matches(path))
-        if is_match != rule.is_negated:
-            return True
-    return False
 
 
 def _parse(line: str) -> _Rule:
@@ -152,13 +145,20 @@ def _write_member(match: re.Match[str]) -> str:
     return "-" if dash else re.escape(escaped or other)
 
 
+def list_chart_files(folder: Path) -> Iterator[tuple[Path, tuple[str, ...]]]:
+    """Yield the files of a chart and of its dependencies in order, each with the names of the folders it is in."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            yield path, path.relative_to(folder).parts[:-1]
+
+
 def refuse_foreign_references(folder: Path, chart: str) -> None:
     """Refuse a chart in a folder if a schema, including those of dependencies, refers to anything but itself.
 
     Raises: BundleError (InvalidBundle; RenderLimitExceeded for a schema that is too large).
     """
-    for path in sorted(folder.rglob(_SCHEMA)):
-        if path.is_file():
+    for path, _ in list_chart_files(folder):
+        if path.name == _SCHEMA:
             place = f"{name_chart(chart)}: {path.relative_to(folder)}"
             for key, target in _find_references(read_small(path, place, _SCHEMA_BYTES), place):
                 problem = f"{key} refers to {quote(target)}, outside the schema; copy its target into the schema"
@@ -183,18 +183,17 @@ def _foreign(pairs: list[tuple[str, Any]]) -> Iterator[tuple[str, str]]:
             yield key, value
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
+class Chart(NamedTuple):
     """The location of a chart in a content tree."""
 
     path: str
-    """Path of its folder ('.' is the root) or its archive."""
+    """Path of its folder ('' is the root) or its archive."""
     is_packed: bool = False
 
 
 def name_chart(path: str) -> str:
     """Return how messages name the chart at a path of the content."""
-    return "the chart" if path == "." else quote(path)
+    return quote(path) if path else "the chart"
 
 
 def find_chart(tree: ContentTree, limits: Limits) -> Chart:
@@ -204,13 +203,13 @@ def find_chart(tree: ContentTree, limits: Limits) -> Chart:
         must not be read, and of an archive if there is no chart).
     """
     found = list(_find_charts(tree, limits))
-    folders = [_folder_of(chart) for chart in found if not chart.is_packed]
+    folders = [chart.path for chart in found if not chart.is_packed]
     suffixes = (f"/{CHART}", *([] if found else CHART_SUFFIXES))
     tree.check(lambda path: f"/{path}".endswith(suffixes) and not any(is_below(path, folder) for folder in folders))
     if not found:
         raise _no_chart(tree)
     if len(found) > 1:
-        places = some([quote(chart.path) for chart in found])
+        places = some([quote(chart.path or ".") for chart in found])
         remedy = "select one with the directory or the files of the source"
         raise BundleError(Reason.INVALID_BUNDLE, f"found {len(found)} charts: {places}; {remedy}")
     return found[0]
@@ -221,12 +220,11 @@ def find_refused(tree: ContentTree, chart: Chart) -> dict[str, Refusal]:
 
     Raises: BundleError (RenderLimitExceeded).
     """
-    folder = _folder_of(chart)
-    refused = {path: refusal for path, refusal in tree.refused.items() if is_below(path, folder)}
+    refused = {path: refusal for path, refusal in tree.refused.items() if is_below(path, chart.path)}
     if chart.is_packed or not refused:
         return {}
-    ignores = _read_ignore_file(tree.root / folder, chart) or (lambda _path, _is_folder: False)
-    inner = {path.removeprefix(f"{folder}/" if folder else ""): refusal for path, refusal in refused.items()}
+    ignores = _read_ignore_file(tree.root, chart) or (lambda _path, _is_folder: False)
+    inner = {path.removeprefix(f"{chart.path}/"): refusal for path, refusal in refused.items()}
     return {path: refusal for path, refusal in inner.items() if not _is_left_out(path, ignores)}
 
 
@@ -242,10 +240,8 @@ def gather_chart(
     folder: Path,
     limits: Limits,
     occupy: Callable[[int], None] = lambda _size: None,
-    *,
-    refused: dict[str, Refusal] | None = None,
-) -> Path:
-    """Copy a chart to a new folder, with its packaged dependencies unpacked, and return the folder.
+) -> dict[str, Refusal]:
+    """Copy a chart to a new folder, with its packaged dependencies unpacked.
 
     Args:
         root: of the content.
@@ -253,15 +249,15 @@ def gather_chart(
         folder: must not exist.
         limits: of archives.
         occupy: receives the number of bytes before they are written; raises BundleError.
-        refused: receives what must not be read of archives, by its path in the folder; None: that is an error.
 
+    Returns: what must not be read of archives, such as links, by its path in the folder.
     Raises: BundleError (InvalidBundle for links, special files, damaged archives and limits; StorageFull).
     """
     folder.mkdir()
     place = name_chart(chart.path)
     try:
         entries = _unpack_dependencies(_entries(root, chart, limits), limits, 0)
-        found = write_entries(entries, folder, limits, place, _Scratch(occupy), records=refused is not None)
+        found = write_entries(entries, folder, limits, place, _Scratch(occupy), records=True)
     except ForeignFileError as error:
         problem = f"{quote(str(error))} is not a regular file; replace it with the file itself"
         raise BundleError(Reason.INVALID_BUNDLE, problem, place=place) from None
@@ -269,10 +265,10 @@ def gather_chart(
         if error.reason is not Reason.CONTENT_REJECTED:
             raise
         raise BundleError(Reason.INVALID_BUNDLE, error.message) from None
-    if refused is not None:
-        for path, refusal in found.items():
-            refused[path] = Refusal(problem=f"{place}: {refusal.problem}", reason=Reason.INVALID_BUNDLE)
-    return folder
+    return {
+        path: Refusal(problem=f"{place}: {refusal.problem}", reason=Reason.INVALID_BUNDLE)
+        for path, refusal in found.items()
+    }
 
 
 class _Scratch:
@@ -302,7 +298,7 @@ def _find_charts(tree: ContentTree, limits: Limits) -> Iterator[Chart]:
             continue  # part of that chart
         if is_file(tree.root / folder / CHART):
             charts.add(folder)
-            yield Chart(folder or ".")
+            yield Chart(folder)
         elif outer is None:
             yield from (Chart(path, is_packed=True) for path in archives.find_charts(tree.root, folder))
 
@@ -310,10 +306,6 @@ def _find_charts(tree: ContentTree, limits: Limits) -> Iterator[Chart]:
 def _above(folder: str) -> Iterator[str]:
     names = folder.split("/")
     return ("/".join(names[:depth]) for depth in range(len(names) if folder else 0))
-
-
-def _folder_of(chart: Chart) -> str:
-    return "" if chart.path == "." else chart.path
 
 
 def _no_chart(tree: ContentTree) -> BundleError:
@@ -330,7 +322,7 @@ def _no_chart(tree: ContentTree) -> BundleError:
 
 def _entries(root: Path, chart: Chart, limits: Limits) -> Iterator[Entry]:
     if not chart.is_packed:
-        yield from _entries_of_folder(root / chart.path, chart)
+        yield from _entries_of_folder(root, chart)
         return
     with (root / chart.path).open("rb") as file:
         for entry in _entries_of_archive(file, limits):
@@ -338,15 +330,15 @@ def _entries(root: Path, chart: Chart, limits: Limits) -> Iterator[Entry]:
                 yield entry
 
 
-def _read_ignore_file(folder: Path, chart: Chart) -> Ignores | None:
-    path = folder / FILE
-    place = quote(join(chart.path, FILE))
-    return read_rules(read_small(path, place, _IGNORE_BYTES) if is_file(path) else b"")
+def _read_ignore_file(root: Path, chart: Chart) -> Ignores | None:
+    path = join(chart.path, FILE)
+    return read_rules(read_small(root / path, quote(path), _IGNORE_BYTES) if is_file(root / path) else b"")
 
 
-def _entries_of_folder(folder: Path, chart: Chart) -> Iterator[Entry]:
+def _entries_of_folder(root: Path, chart: Chart) -> Iterator[Entry]:
+    folder = root / chart.path
     is_unpacked = any(_PACKED_DEPENDENCY.fullmatch(item.path) for item in walk(folder))
-    ignores = _read_ignore_file(folder, chart) if is_unpacked else None
+    ignores = _read_ignore_file(root, chart) if is_unpacked else None
     for item in _without_ignored(walk(folder), ignores) if ignores else walk(folder):
         if item.is_folder:
             yield Entry(path=item.path, kind=EntryKind.DIRECTORY)

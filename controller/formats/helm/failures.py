@@ -15,16 +15,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import MEBIBYTE, ProgramResult, Refusal
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.limits import collapse
-from rukpak.controller.formats.helm.chart import name_chart
+from rukpak.controller.formats.helm.chart import list_chart_files, name_chart
 from rukpak.controller.formats.helm.values import scalars_of
 from rukpak.controller.formats.recognition import CHART, is_in_file
 
@@ -49,7 +50,7 @@ _FILES_READ = frozenset(
     (
         *(CHART, "Chart.lock", "requirements.yaml", "requirements.lock"),
         *("values.yaml", "values.schema.json", ".helmignore"),
-        *("templates", "crds", _CHARTS),
+        *(_FOLDER, "crds", _CHARTS),
     )
 )
 """What Helm reads of the folder of a chart."""
@@ -134,12 +135,6 @@ def _forms(scalar: str) -> Iterator[tuple[str, bool]]:
         yield form[:_LONGEST], len(form) > _LONGEST or len(scalar) > _READ
 
 
-class _Template(NamedTuple):
-    calls_lookup: bool
-    included: frozenset[bytes]
-    defined: frozenset[bytes]
-
-
 def needs_lookup(folder: Path, error: str) -> bool:
     """Return whether a template that an error of Helm names reaches a call of `lookup`.
 
@@ -147,56 +142,28 @@ def needs_lookup(folder: Path, error: str) -> bool:
         folder: with the files of the chart and of its dependencies.
         error: of a template that was executed.
     """
-    templates = _read_templates(folder)
-    defining: dict[bytes, list[str]] = {}
-    for name, template in templates.items():
-        for defined in template.defined:
-            defining.setdefault(defined, []).append(name)
-    seen: set[str] = set()
-    waiting = _find_named(error, templates)
+    files = list(find_templates(folder))
+    if sum(path.stat().st_size for path in files) > _MOST_BYTES:
+        return False
+    texts = {str(path.relative_to(folder)): path.read_bytes() for path in files}
+    defining: defaultdict[bytes, list[str]] = defaultdict(list)
+    for name, text in texts.items():
+        for defined in _DEFINED.findall(text):
+            defining[defined].append(name)
+    named = set(_PLACE.findall(error))  # in which Helm replaces the path of the chart
+    waiting = [name for name in texts if name.partition(f"{_FOLDER}/")[2] in named]
     while waiting:
-        name = waiting.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        if templates[name].calls_lookup:
+        text = texts.pop(waiting.pop(), b"")
+        if _CALL.search(text):
             return True
-        for included in templates[name].included:
+        for included in _INCLUDED.findall(text):
             waiting += defining.pop(included, ())  # those are seen from now on, whoever includes them
     return False
 
 
-def _find_named(error: str, templates: Iterable[str]) -> list[str]:
-    # Helm replaces the path of the chart.
-    named = set(_PLACE.findall(error))
-    return [name for name in templates if _path_in_chart(name) in named]
-
-
-def _path_in_chart(path: str) -> str:
-    _, found, rest = path.partition(f"{_FOLDER}/")
-    return rest if found else ""
-
-
-def _read_templates(folder: Path) -> dict[str, _Template]:
-    files = list(find_templates(folder))
-    if sum(path.stat().st_size for path in files) > _MOST_BYTES:
-        return {}
-    return {str(path.relative_to(folder)): _read_template(path.read_bytes()) for path in files}
-
-
 def find_templates(folder: Path) -> Iterator[Path]:
     """Yield the templates of a chart and of its dependencies, in order."""
-    for path in sorted(folder.rglob("*")):
-        if _FOLDER in path.relative_to(folder).parts[:-1] and path.is_file():
-            yield path
-
-
-def _read_template(text: bytes) -> _Template:
-    return _Template(
-        calls_lookup=_CALL.search(text) is not None,
-        included=frozenset(_INCLUDED.findall(text)),
-        defined=frozenset(_DEFINED.findall(text)),
-    )
+    return (path for path, folders in list_chart_files(folder) if _FOLDER in folders)
 
 
 def refuse_what_is_read(refused: Mapping[str, Refusal], folder: Path, values: Iterable[bytes]) -> None:
@@ -211,7 +178,8 @@ def refuse_what_is_read(refused: Mapping[str, Refusal], folder: Path, values: It
     """
     if not refused:
         return
-    reads_all = any(map(_FILES.search, values)) or any(is_in_file(_FILES, path) for path in _templates(folder))
+    evaluated = (path for path, folders in list_chart_files(folder) if path.name in _EVALUATED or _FOLDER in folders)
+    reads_all = any(map(_FILES.search, values)) or any(is_in_file(_FILES, path) for path in evaluated)
     for path in sorted(refused):
         if reads_all or _is_read_by_helm(path):
             raise BundleError(refused[path].reason, refused[path].problem)
@@ -223,12 +191,6 @@ def _is_read_by_helm(path: str) -> bool:
         return first in _FILES_READ
     dependency, _, inner = rest.partition("/")
     return not dependency.startswith(_SKIPPED) and (not inner or _is_read_by_helm(inner))
-
-
-def _templates(folder: Path) -> Iterator[Path]:
-    for path in folder.rglob("*"):
-        if path.is_file() and (path.name in _EVALUATED or "templates" in path.relative_to(folder).parts):
-            yield path
 
 
 def explain(
@@ -266,7 +228,8 @@ def explain(
     for pattern in (_EXECUTION, _TEMPLATE, _TRACE, _YAML):
         if found := pattern.match(text):
             where, what = (_shorten(redact(found[name])) for name in ("where", "what"))
-            remedy = _LOOKUP_REMEDY if _is_executed(text) and needs_lookup(text) else ""
+            is_executed = not text.startswith(("parse error", "YAML parse error"))
+            remedy = _LOOKUP_REMEDY if is_executed and needs_lookup(text) else ""
             problem = f"{what}{remedy}"
             if _LOCATION.fullmatch(where):
                 place = f"{place}: {where}"
@@ -274,10 +237,6 @@ def explain(
                 problem = f"{where}: {problem}"
             return BundleError(Reason.RENDER_FAILED, problem, place=place)
     return BundleError(Reason.RENDER_FAILED, _shorten(redact(text)) or "Helm failed without a message", place=place)
-
-
-def _is_executed(text: str) -> bool:
-    return not text.startswith(("parse error", "YAML parse error"))
 
 
 def _message(stderr: str) -> str:

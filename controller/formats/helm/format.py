@@ -35,7 +35,6 @@ from rukpak.api.plugins import (
     Hook,
     Limits,
     Means,
-    ProgramResult,
     ProgramVersion,
     Rendering,
     RenderRequest,
@@ -48,6 +47,7 @@ from rukpak.controller.formats.helm.chart import (
     find_chart,
     find_refused,
     gather_chart,
+    list_chart_files,
     name_chart,
     refuse_foreign_references,
 )
@@ -71,16 +71,15 @@ from rukpak.controller.formats.helm.values import (
     merge_values,
     name_values_files,
     read_configuration,
-    read_values_files,
+    read_values_file,
     write_values,
 )
 from rukpak.controller.formats.manifests import Document, LargeTextError, TextBudget, read_documents, read_small
 from rukpak.controller.formats.objects import ObjectKey, collect_objects, find_identity_problem, identify
 from rukpak.controller.formats.programs import ProgramFinder, program_memory, run_program, scratch_of
-from rukpak.controller.formats.recognition import CHART, is_in_file
+from rukpak.controller.formats.recognition import CHART, is_in_file, join
 from rukpak.controller.untrusted import mapping, text
 
-"""Memory that Helm needs for the smallest chart, with some margin."""
 _CHART, _OUTPUT, _WARNING = "chart", "output", "warning"
 """In the scratch folder: the folder of the chart, and if they are kept the output of Helm and the warning about it."""
 _FIELD = "spec.format"
@@ -137,8 +136,7 @@ class HelmFormat:
         if kept.exists():
             output, warning = kept.read_bytes(), kept_warning.read_text(encoding="utf-8")
         else:
-            result, told = self._template(request, configuration, release, chart)
-            output, warning = result.output, "\n".join(filter(None, (*told, _describe_unknown_hooks(result.stderr))))
+            output, warning = self._template(request, configuration, release, chart)
         try:
             rendering = read_output(output, TextBudget.of(means), skip_tests=configuration.skip_tests)
             bundle = _name(scratch_of(means) / _CHART, means.limits)
@@ -153,17 +151,16 @@ class HelmFormat:
 
     def _template(
         self, request: RenderRequest, configuration: Configuration, release: str, chart: Chart
-    ) -> tuple[ProgramResult, list[str]]:
+    ) -> tuple[bytes, str]:
         means = request.means
-        refused = find_refused(request.tree, chart)
-        root, limits, copy = request.tree.root, means.limits, scratch_of(means) / _CHART
-        folder = gather_chart(root, chart, copy, limits, means.occupy, refused=refused)
+        root, folder = request.tree.root, scratch_of(means) / _CHART
+        refused = find_refused(request.tree, chart) | gather_chart(root, chart, folder, means.limits, means.occupy)
         request.tree.check(lambda path: any(may_be_listed(path, name) for name in configuration.values_files))
         named = name_values_files(root, configuration)
         for field, name in named:
             request.tree.check_prepared(name, field)
-        request.tree.check_prepared(f"{chart.path}/values.yaml".removeprefix("/"), chart.path or "values.yaml")
-        files = read_values_files(root, named)
+        request.tree.check_prepared(join(chart.path, "values.yaml"), chart.path or "values.yaml")
+        files = [read_values_file(root, name, field) for field, name in named]
         values = write_values(configuration.values)
         texts = [values, *(file.text for file in files)]
         refuse_what_is_read(refused, folder, texts)
@@ -187,7 +184,7 @@ class HelmFormat:
         ]
         helm = self._finder.find(means, _FIELD)
         command = [str(helm.path), *arguments]
-        result = run_program(command, means, subject=quote(chart.path), text=values, environment=ENVIRONMENT)
+        result = run_program(command, means, subject=quote(chart.path or "."), text=values, environment=ENVIRONMENT)
         if result.status:
             given = [configuration.values, *(file.values for file in files)]
             if is_asking and answers is not None:
@@ -196,7 +193,7 @@ class HelmFormat:
                     raise UnansweredError(question)
                 raise explain(replace(result, stderr=restore(result.stderr)), chart.path, given)
             raise explain(result, chart.path, given, partial(needs_lookup, folder))
-        return result, told
+        return result.output, "\n".join(filter(None, (*told, _describe_unknown_hooks(result.stderr))))
 
 
 def _name(folder: Path, limits: Limits) -> str:
@@ -209,7 +206,10 @@ def _name(folder: Path, limits: Limits) -> str:
 
 
 def _describe_unknown_hooks(said: str) -> str:
-    if not (events := find_unknown_hooks(said)):
+    # The stderr of Helm may contain secrets, but no such word can be one.
+    found = {event for match in _UNKNOWN.finditer(said) for event in match[1].strip('"').split(",")}
+    events = sorted(event for event in found - HOOK_EVENTS - _TESTS if _EVENT_NAME.fullmatch(event))
+    if not events:
         return ""
     listed = ", ".join(map(quote, events))
     remedy = "CustomResourceDefinitions belong into crds/" if "crd-install" in events else "correct helm.sh/hook"
@@ -245,6 +245,7 @@ _SOURCE = re.compile(rb"(?m)^---\n# Source: (.*)\n")
 _OF_CRDS = re.compile(r"[^/]+(?:/charts/[^/]+)*/crds/")  # of the chart or a dependency
 _NAME, _SUFFIX = 63, 10
 """Characters of a name that is generated, and of what is appended: pods of a Job get its name as a label."""
+_ANNOTATIONS = ("metadata", "annotations")
 _EVENT = "helm.sh/hook"
 _WEIGHT = "helm.sh/hook-weight"
 _DELETE_POLICY = "helm.sh/hook-delete-policy"
@@ -285,13 +286,8 @@ def _find_asked(folder: Path, values: list[bytes], unknown: Collection[str]) -> 
 
 
 def _is_found(pattern: re.Pattern[bytes], folder: Path, values: list[bytes]) -> bool:
-    return any(map(pattern.search, values)) or any(is_in_file(pattern, path) for path in _files(folder))
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    for path in folder.rglob("*"):
-        if path.is_file() and _DEFINITIONS not in path.relative_to(folder).parts:
-            yield path
+    files = (path for path, folders in list_chart_files(folder) if _DEFINITIONS not in folders)
+    return any(map(pattern.search, values)) or any(is_in_file(pattern, path) for path in files)
 
 
 def read_output(text: bytes, budget: TextBudget, *, skip_tests: bool) -> Rendering:
@@ -313,7 +309,7 @@ def read_output(text: bytes, budget: TextBudget, *, skip_tests: bool) -> Renderi
         for document in read_documents(part, file, strict=False, budget=budget):
             if _OF_CRDS.match(file):
                 definitions.append(document)
-            elif _EVENT in _annotations(document.value):
+            elif _EVENT in mapping(document.value, *_ANNOTATIONS):
                 hooks.extend(_make_hooks(_with_names(document, digest, len(hooks)), skip_tests=skip_tests))
             else:
                 ordinary.append(document)
@@ -323,28 +319,12 @@ def read_output(text: bytes, budget: TextBudget, *, skip_tests: bool) -> Renderi
     )
 
 
-def find_unknown_hooks(said: str) -> tuple[str, ...]:
-    """Return the events that Helm does not know, and whose objects it has left out, in order.
-
-    Args:
-        said: the stderr of `helm template`. It may contain secrets, but no such word can be one.
-    """
-    events = (event for match in _UNKNOWN.finditer(said) for event in match[1].strip('"').split(","))
-    return tuple(
-        sorted({event for event in events if event not in HOOK_EVENTS | _TESTS and _EVENT_NAME.fullmatch(event)})
-    )
-
-
 def _split(text: bytes) -> Iterator[tuple[str, bytes]]:
     found = list(_SOURCE.finditer(text))
     ends = [*(match.start() for match in found[1:]), len(text)]
     for match, end in zip(found, ends, strict=False):
         # Templates may write such a comment themselves, with any name.
         yield "".join(filter(str.isprintable, match[1].decode(errors="replace"))), text[match.end() : end]
-
-
-def _annotations(value: Any) -> dict[str, Any]:
-    return dict(mapping(mapping(mapping(value).get("metadata")).get("annotations")))
 
 
 def _first_of_each(documents: list[Document]) -> Iterator[Document]:
@@ -374,7 +354,7 @@ def _with_names(document: Document, digest: str, number: int) -> Document:
 
 
 def _named(manifest: Any, digest: str, number: int) -> Any:
-    metadata = mapping(mapping(manifest).get("metadata"))
+    metadata = mapping(manifest, "metadata")
     base = metadata.get("generateName")
     if metadata.get("name") or not isinstance(base, str) or not base:
         return manifest
@@ -383,17 +363,18 @@ def _named(manifest: Any, digest: str, number: int) -> Any:
 
 
 def _make_hooks(document: Document, *, skip_tests: bool) -> Iterator[Hook]:
-    annotations = _annotations(document.value)
+    annotations = mapping(document.value, *_ANNOTATIONS)
     events = _read_events(str(annotations[_EVENT]), skip_tests=skip_tests)
     if not events:
         return
     named = _words(str(annotations.get(_DELETE_POLICY, "")))
     policies = tuple(policy for policy in dict.fromkeys(named) if policy in HOOK_DELETE_POLICIES)
+    weight = str(annotations.get(_WEIGHT, ""))
     for manifest in collect_objects([document]):
         yield Hook(
             manifest=manifest,
             events=events,
-            weight=_read_weight(str(annotations.get(_WEIGHT, ""))),
+            weight=int(weight) if _INTEGER.fullmatch(weight) else 0,  # as Helm does for text that is no number
             delete_policies=policies or ("before-hook-creation",),
         )
 
@@ -404,11 +385,6 @@ def _read_events(text: str, *, skip_tests: bool) -> tuple[str, ...]:
     if not skip_tests and not _TESTS.isdisjoint(words):
         events.extend(_EVENTS_OF_TESTS)
     return tuple(dict.fromkeys(events))
-
-
-def _read_weight(text: str) -> int:
-    # Like Helm, 0 for text that is not a number.
-    return int(text) if _INTEGER.fullmatch(text) else 0
 
 
 def _words(text: str) -> list[str]:

@@ -21,10 +21,10 @@ Pure, but for the functions that read and write the files of the copy. Not here:
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -35,8 +35,9 @@ from rukpak.api.errors import BundleError
 from rukpak.api.plugins import MEBIBYTE, Answers, Lookup
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.limits import quote, some
+from rukpak.controller.formats.helm.chart import list_chart_files
 from rukpak.controller.formats.helm.failures import find_templates
-from rukpak.controller.untrusted import mapping, sequence
+from rukpak.controller.untrusted import mapping, mappings, sequence
 
 _WORD = re.compile(rb"\blookup\b")
 _BRACES = re.compile(rb"\{\{|\}\}|\blookup\b")
@@ -74,7 +75,9 @@ _NAMING = frozenset({"template", "block"})
 class Call(NamedTuple):
     """A call of `lookup` in a template."""
 
-    line: int
+    start: int
+    end: int
+    """Of the arguments."""
     arguments: tuple[str | None, ...]
     """The texts that are written in it; None for what is computed."""
 
@@ -97,27 +100,20 @@ class _Command:
     """Where the operand of `tpl` starts, which is a parenthesis."""
 
 
-class _Found(NamedTuple):
-    start: int
-    end: int
-    """Of the arguments."""
-    arguments: tuple[str | None, ...]
-
-
 class _Scan(NamedTuple):
-    lookups: list[_Found]
+    lookups: list[Call]
     evaluated: list[tuple[int, int]]
     """Start and end of the first operand of each `tpl`."""
 
 
-def find_calls(text: bytes) -> list[Call]:
-    """Return the calls of `lookup` in a template, in order."""
+def find_calls(text: bytes) -> list[tuple[int, Call]]:
+    """Return the calls of `lookup` in a template, in order, each after its line."""
     template = text.decode("latin-1")
     calls, line, place = [], 1, 0
     for each in sorted(_scan(template).lookups):
         line += template.count("\n", place, each.start)
         place = each.start
-        calls.append(Call(line, each.arguments))
+        calls.append((line, each))
     return calls
 
 
@@ -202,7 +198,7 @@ def _scan_action(template: str, place: int, found: _Scan) -> int:
             continue
         if kind == "end" or text in (")", "|"):
             if command.operands is not None:
-                found.lookups.append(_Found(command.start, last, tuple(command.operands)))
+                found.lookups.append(Call(command.start, last, tuple(command.operands)))
             if kind == "end":
                 return place
             if text == ")":
@@ -308,7 +304,8 @@ _NESTED = rf"""{_BEFORE}tpl(\s+)({_STRING}|[$.\w]+|{_nested(_LEVELS)}(?:\.\w+)*)
 
 def _write_evaluated(answers: Answers) -> str:
     answering = _answering(answers).replace("$", "$$")
-    text = _replacing(_NESTED, ".", f'${{1}}tpl${{2}}(include "{_EVALUATED}" ${{3}})${{4}}')
+    nested = write_literal(f'${{1}}tpl${{2}}(include "{_EVALUATED}" ${{3}})${{4}}')
+    text = f"(regexReplaceAll {write_literal(_NESTED)} . {nested})"
     for _ in range(_CALLS):
         text = f"(regexReplaceAll {write_literal(_CALLED)} {text} $by)"
     refusal = f'fail "lookup is called in a way that is not supported in what tpl evaluates: at most {_CALLS} times in '
@@ -318,10 +315,6 @@ def _write_evaluated(answers: Answers) -> str:
     by = write_literal(f"${{1}}tuple${{2}}{answering}${{3}}")
     replaced = f"{{{{ $by := {by} }}}}{{{{ $text := {text} }}}}{checked}{{{{ $text }}}}"
     return f'{{{{ if regexMatch "lookup|tpl" . }}}}{replaced}{{{{ else }}}}{{{{ . }}}}{{{{ end }}}}'
-
-
-def _replacing(pattern: str, text: str, by: str) -> str:
-    return f"(regexReplaceAll {write_literal(pattern)} {text} {write_literal(by)})"
 
 
 # the files of a chart
@@ -339,7 +332,7 @@ def asks(folder: Path, values: Iterable[bytes]) -> bool:
         return True
     if not any(map(_EVALUATES.search, templates)):
         return False
-    texts = (path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".md")
+    texts = (path.read_bytes() for path, _ in list_chart_files(folder) if path.suffix != ".md")
     return any(map(_is_said, values)) or any(map(_is_said, texts))
 
 
@@ -352,15 +345,15 @@ def _is_said(text: bytes) -> bool:
     return False
 
 
-def find_asked(folder: Path) -> dict[str, list[Call]]:
-    """Return the calls of `lookup` in the templates of a chart, by the path of the template in it."""
+def find_asked(folder: Path) -> dict[str, list[tuple[int, Call]]]:
+    """Return what `find_calls` finds in the templates of a chart, by the path of the template in it."""
     found = {str(path.relative_to(folder)): find_calls(path.read_bytes()) for path in find_templates(folder)}
     return {path: calls for path, calls in found.items() if calls}
 
 
-def describe_unanswered(asked: Mapping[str, list[Call]]) -> str:
+def describe_unanswered(asked: Mapping[str, list[tuple[int, Call]]]) -> str:
     """Return the warning that a chart is rendered as if nothing of what it asks for existed."""
-    places = [f"{path}:{call.line} ({call})" for path, calls in asked.items() for call in calls]
+    places = [f"{path}:{line} ({call})" for path, calls in asked.items() for line, call in calls]
     where = some(places) or "what it evaluates with tpl"
     return f"lookup finds nothing in this rendering, and the result may depend on it: {where}"
 
@@ -438,7 +431,7 @@ def find_question(said: str, chart: str) -> Lookup | None:
         return None
     try:
         asked = json.loads(base64.b64decode(marks[-1], validate=True))
-    except (ValueError, binascii.Error):
+    except ValueError:
         return None
     if not isinstance(asked, list) or len(asked) != len(Lookup._fields) or not all(isinstance(x, str) for x in asked):
         problem = "lookup needs four texts: apiVersion, kind, namespace and name"
@@ -479,18 +472,11 @@ def _without_own(found: Mapping[str, Any]) -> dict[str, Any]:
 
 def find_secret_values(answers: Answers) -> list[str]:
     """Return the values of the Secrets among answers, as they are written and decoded."""
-    secrets = [item for lookup, answer in answers.items() for item in _secrets_in(lookup, answer)]
+    asked = (each for each in answers.items() if each[0][:2] == ("v1", "Secret"))
+    secrets = (item for lookup, answer in asked for item in ([answer] if lookup.name else mappings(answer, "items")))
     found: list[str] = []
-    for secret in secrets:
-        for value in mapping(secret, "data").values():
-            found.append(str(value))
-            try:
-                found.append(base64.b64decode(str(value), validate=True).decode(errors="replace"))
-            except (ValueError, binascii.Error):
-                continue
+    for value in (str(value) for secret in secrets for value in mapping(secret, "data").values()):
+        found.append(value)
+        with suppress(ValueError):  # not base64
+            found.append(base64.b64decode(value, validate=True).decode(errors="replace"))
     return found
-
-
-def _secrets_in(lookup: Lookup, answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    if (lookup.api_version, lookup.kind) == ("v1", "Secret"):
-        yield from (answer,) if lookup.name else map(mapping, sequence(answer, "items"))

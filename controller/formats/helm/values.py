@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -40,7 +40,8 @@ NAME_CHARACTERS = 53
 # ValidateReleaseName in pkg/chartutil/validate_name.go of Helm.
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _PATH = "spec.config"
-_LOOKUP = _ON_RENDER, _NEVER = "OnRender", "Never"
+_NEVER = "Never"
+_LOOKUP = ("OnRender", _NEVER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -95,12 +96,19 @@ def may_be_listed(path: str, name: str) -> bool:
     )
 
 
-def read_values_files(root: Path, named: Iterable[tuple[str, str]]) -> list[ValuesFile]:
-    """Return files that `name_values_files` has found.
+def read_values_file(root: Path, name: str, field: str) -> ValuesFile:
+    """Return a file that `name_values_files` has found.
 
     Raises: BundleError (InvalidConfig; RenderLimitExceeded for a file that is too large).
     """
-    return [_read_values_file(root, name, field) for field, name in named]
+    path = root / name
+    if any(part.is_symlink() for part in (path, *path.parents) if part.is_relative_to(root) and part != root):
+        problem = f"{quote(name)} is a link, or in a directory that is one; replace it with the file itself"
+        raise BundleError(Reason.INVALID_CONFIG, problem, place=field)
+    text = read_small(path, f"{field}: {name}", VALUES_BYTES)
+    values = read_values(text, f"{field}: {name}")
+    duplicate = find_duplicate_key(text, NodeBudget(VALUES, "remove some"))
+    return ValuesFile(text=text, values=values, warning=f"{field}: {name}:{duplicate}" if duplicate else "")
 
 
 def copy_values_files(files: Sequence[ValuesFile], means: Means) -> list[str]:
@@ -157,17 +165,6 @@ def _forms_of_number(number: float) -> Iterator[str]:
         yield write_number(float(number))
 
 
-def _read_values_file(root: Path, name: str, field: str) -> ValuesFile:
-    path = root / name
-    if any(part.is_symlink() for part in (path, *path.parents) if part.is_relative_to(root) and part != root):
-        problem = f"{quote(name)} is a link, or in a directory that is one; replace it with the file itself"
-        raise BundleError(Reason.INVALID_CONFIG, problem, place=field)
-    text = read_small(path, f"{field}: {name}", VALUES_BYTES)
-    values = read_values(text, f"{field}: {name}")
-    duplicate = find_duplicate_key(text, NodeBudget(VALUES, "remove some"))
-    return ValuesFile(text=text, values=values, warning=f"{field}: {name}:{duplicate}" if duplicate else "")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
     """The options of a chart."""
@@ -193,24 +190,24 @@ class Configuration:
 
 def find_problems(config: Mapping[str, Any]) -> list[str]:
     """Return the problems of `spec.config`, each starting with its field path, sorted by key."""
-    return [problem for key in sorted(config) for problem in _problems_of(key, config[key])]
+    problems: list[str] = []
+    for key, value in sorted(config.items()):
+        if key not in _OPTIONS:
+            known = ", ".join(sorted(_OPTIONS))
+            problems.append(f'{name_key(_PATH, key)}: unknown key; the format "helm" has the keys {known}')
+        elif value is not None:
+            problems += (f"{_PATH}.{key}{problem}" for problem in _OPTIONS[key][1](value))
+    return problems
 
 
 def read_configuration(config: Mapping[str, Any]) -> Configuration:
     """Return the options in a valid `spec.config`; null means not set."""
-    given = {key: value for key, value in config.items() if value is not None}
-    values = given.get("values", {})
-    return Configuration(
-        values=read_values(_encode(values), f"{_PATH}.values") if isinstance(values, str) else values,
-        values_files=tuple(check_path(name, Limits()) for name in given.get("valuesFiles", ())),
-        ignore_missing=given.get("ignoreMissingValuesFiles", False),
-        release_name=given.get("releaseName", ""),
-        include_crds=given.get("includeCRDs", True),
-        skip_tests=given.get("skipTests", True),
-        disable_hooks=given.get("disableHooks", False),
-        looks_up=given.get("lookup", _ON_RENDER) != _NEVER,
-        is_upgrade=given.get("isUpgrade", False),
-    )
+    given: dict[str, Any] = {field: config[key] for key, (field, _) in _OPTIONS.items() if config.get(key) is not None}
+    if isinstance(values := given.get("values"), str):
+        given["values"] = read_values(_encode(values), f"{_PATH}.values")
+    given["values_files"] = tuple(check_path(name, Limits()) for name in given.get("values_files", ()))
+    given["looks_up"] = given.get("looks_up") != _NEVER
+    return Configuration(**given)
 
 
 def find_name_problem(name: str) -> str:
@@ -220,15 +217,6 @@ def find_name_problem(name: str) -> str:
     if not _NAME.fullmatch(name):
         return "must consist of lower-case letters, digits, dashes and dots, and start and end with a letter or digit"
     return ""
-
-
-def _problems_of(key: str, value: Any) -> Iterator[str]:
-    check = _CHECKS.get(key)
-    if check is None:
-        known = ", ".join(sorted(_CHECKS))
-        yield f'{name_key(_PATH, key)}: unknown key; the format "helm" has the keys {known}'
-    elif value is not None:
-        yield from (f"{_PATH}.{key}{problem}" for problem in check(value))
 
 
 def _encode(text: str) -> bytes:
@@ -280,17 +268,18 @@ def _check_lookup(value: Any) -> Iterator[str]:
         yield f": must be {' or '.join(_LOOKUP)}"
 
 
-_CHECKS: Mapping[str, Callable[[Any], Iterator[str]]] = {
-    "disableHooks": _check_boolean,
-    "ignoreMissingValuesFiles": _check_boolean,
-    "includeCRDs": _check_boolean,
-    "isUpgrade": _check_boolean,
-    "lookup": _check_lookup,
-    "releaseName": _check_name,
-    "skipTests": _check_boolean,
-    "values": _check_values,
-    "valuesFiles": _check_files,
+_OPTIONS: Mapping[str, tuple[str, Callable[[Any], Iterator[str]]]] = {
+    "disableHooks": ("disable_hooks", _check_boolean),
+    "ignoreMissingValuesFiles": ("ignore_missing", _check_boolean),
+    "includeCRDs": ("include_crds", _check_boolean),
+    "isUpgrade": ("is_upgrade", _check_boolean),
+    "lookup": ("looks_up", _check_lookup),
+    "releaseName": ("release_name", _check_name),
+    "skipTests": ("skip_tests", _check_boolean),
+    "values": ("values", _check_values),
+    "valuesFiles": ("values_files", _check_files),
 }
+"""Keys of `spec.config` to the fields of `Configuration`, and what checks their values."""
 
 
 VALUES = 100_000

@@ -15,9 +15,8 @@ import json
 import posixpath
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from rukpak.api import names
 from rukpak.api.errors import BundleError
@@ -53,7 +52,6 @@ from rukpak.controller.formats.recognition import (
     recognize_plain_bundle,
 )
 from rukpak.controller.formats.registry_v1.typed import (
-    FieldPath,
     Reader,
     Types,
     WrongTypeError,
@@ -417,8 +415,9 @@ def _unparsable(file: str, problem: str) -> BundleError:
 
 
 ALL, MULTI, OWN, SINGLE = "AllNamespaces", "MultiNamespace", "OwnNamespace", "SingleNamespace"
-ALL_NAMESPACES = ("",)
-"""The targets of an operator that watches every namespace."""
+Targets: TypeAlias = tuple[str, ...]
+"""The namespaces that an operator watches."""
+ALL_NAMESPACES: Targets = ("",)
 VALIDATING, MUTATING, CONVERSION = "ValidatingAdmissionWebhook", "MutatingAdmissionWebhook", "ConversionWebhook"
 _DEFAULT_PORT = 443
 # Descriptions for consoles: typed, but not used.
@@ -548,28 +547,12 @@ def _find_reason(modes: Collection[str], namespace: str, targets: Sequence[str])
     return "" if needed in modes and "" not in targets else f"{supported} target namespaces {write_list(targets)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Permission:
-    """Rules for one ServiceAccount."""
+StrategyDeployment: TypeAlias = Mapping[str, Any]
+"""A Deployment of the install strategy: its `name`, `label` if it has one, and `spec`."""
+Permission: TypeAlias = Mapping[str, Any]
+"""`rules`, which may be None, for the account `serviceAccountName`; '' means `default`.
 
-    service_account: str
-    """'' means `default`."""
-    rules: tuple[Mapping[str, Any], ...] | None
-    """Keys in the order of the Go structure."""
-
-    def as_hashed(self) -> dict[str, Any]:
-        """Return the value whose hash is part of names."""
-        rules = None if self.rules is None else list(self.rules)
-        return {"serviceAccountName": self.service_account, "rules": rules}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StrategyDeployment:
-    """A Deployment of the install strategy."""
-
-    name: str
-    label: Mapping[str, str]
-    spec: Mapping[str, Any]
+Names contain a hash of it, so keys are in the order of the Go structure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -589,8 +572,7 @@ class Webhook:
     """As Go writes it: fields that are not set are missing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Api:
+class Api(NamedTuple):
     """An API that the operator requires."""
 
     group: str
@@ -623,7 +605,7 @@ def read_service_version(manifest: Mapping[str, Any]) -> ServiceVersion:
 
     Raises: WrongTypeError.
     """
-    reader = Reader(_all_types())
+    reader = Reader({**kubernetes_types(), **_TYPES})
     value = reader.read(manifest, "ClusterServiceVersion")
     metadata, spec = value["metadata"], value["spec"]
     strategy = spec["install"]["spec"]
@@ -631,7 +613,7 @@ def read_service_version(manifest: Mapping[str, Any]) -> ServiceVersion:
         name=metadata.get("name", ""),
         annotations=metadata.get("annotations", {}),
         install_modes=frozenset(mode["type"] for mode in spec.get("installModes", ()) if mode["supported"]),
-        deployments=tuple(_read_deployment(item) for item in strategy.get("deployments", ())),
+        deployments=tuple(strategy.get("deployments", ())),
         permissions=tuple(_read_permission(item) for item in strategy.get("permissions", ())),
         cluster_permissions=tuple(_read_permission(item) for item in strategy.get("clusterPermissions", ())),
         owned_crds=tuple(crd["name"] for crd in spec["customresourcedefinitions"].get("owned", ())),
@@ -639,25 +621,14 @@ def read_service_version(manifest: Mapping[str, Any]) -> ServiceVersion:
         webhooks=tuple(_read_webhook(item) for item in spec.get("webhookdefinitions", ())),
         minimum_kubernetes=spec.get("minKubeVersion", ""),
         required_apis=tuple(_required_apis(spec)),
-        unknown_fields=tuple(write_path(path) for path in reader.unknown if _is_used(path)),
+        unknown_fields=tuple(path for path in map(write_path, reader.unknown) if path.startswith(_USED)),
     )
-
-
-@cache
-def _all_types() -> Types:
-    return {**kubernetes_types(), **_TYPES}
-
-
-def _read_deployment(item: Mapping[str, Any]) -> StrategyDeployment:
-    return StrategyDeployment(name=item["name"], label=item.get("label", {}), spec=item["spec"])
 
 
 def _read_permission(item: Mapping[str, Any]) -> Permission:
     rules = item.get("rules")
-    return Permission(
-        service_account=item["serviceAccountName"],
-        rules=None if rules is None else tuple(_read_rule(rule) for rule in rules),
-    )
+    read = None if rules is None else [_read_rule(rule) for rule in rules]
+    return {"serviceAccountName": item["serviceAccountName"], "rules": read}
 
 
 def _read_rule(rule: Mapping[str, Any]) -> dict[str, Any]:
@@ -681,10 +652,6 @@ def _read_webhook(item: Mapping[str, Any]) -> Webhook:
 
 def _required_apis(spec: Mapping[str, Any]) -> Iterator[Api]:
     for crd in spec["customresourcedefinitions"].get("required", ()):
-        yield Api(group=crd["name"].partition(".")[2], version=crd.get("version", ""), kind=crd.get("kind", ""))
+        yield Api(crd["name"].partition(".")[2], crd.get("version", ""), crd.get("kind", ""))
     for api in (*spec["apiservicedefinitions"].get("required", ()), *spec.get("nativeAPIs", ())):
-        yield Api(group=api["group"], version=api["version"], kind=api["kind"])
-
-
-def _is_used(path: FieldPath) -> bool:
-    return write_path(path).startswith(_USED)
+        yield Api(api["group"], api["version"], api["kind"])

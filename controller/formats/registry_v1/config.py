@@ -12,9 +12,9 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeAlias
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeAlias
 
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
@@ -26,11 +26,19 @@ from rukpak.controller.formats.registry_v1.bundle import (
     MULTI,
     OWN,
     SINGLE,
+    Targets,
     find_target_problem,
     write_list,
 )
-from rukpak.controller.formats.registry_v1.generators import PROVIDERS
-from rukpak.controller.formats.registry_v1.typed import Reader, Types, WrongTypeError, kubernetes_types, parse_types
+from rukpak.controller.formats.registry_v1.generators import PROVIDER_NAMES
+from rukpak.controller.formats.registry_v1.typed import (
+    SCALARS,
+    Reader,
+    Types,
+    WrongTypeError,
+    kubernetes_types,
+    parse_types,
+)
 from rukpak.controller.untrusted import path_below
 
 CONFIG = "DeploymentConfig"
@@ -50,15 +58,11 @@ _TYPES = parse_types(
         }
     }
 )
-_WANTED: Mapping[str, tuple[tuple[type, ...], str]] = {
-    "string": ((str,), "string"),
-    "time": ((str,), "string"),
-    "bytes": ((str,), "string"),
-    "bool": ((bool,), "boolean"),
-    "int32": ((int,), "integer"),
-    "int64": ((int,), "integer"),
-    "intOrString": ((int, str), "string or number"),
-    "quantity": ((int, float, str), "string or number"),
+_WANTED: Mapping[str, str] = {
+    **dict.fromkeys(("string", "time", "bytes"), "string"),
+    **dict.fromkeys(("int32", "int64"), "integer"),
+    **dict.fromkeys(("intOrString", "quantity"), "string or number"),
+    "bool": "boolean",
 }
 _NAMES: Mapping[type, str] = {
     type(None): "null",
@@ -106,32 +110,22 @@ def wrong_type(path: str, value: Any, wanted: str) -> str:
 def _check(value: Any, type_: str, path: str) -> Iterator[str]:
     if value is None:
         yield f'required field "{path}" is missing'
-    elif type_.startswith("[]"):
-        yield from _check_list(value, type_[2:], path)
-    elif type_.startswith("{}"):
-        yield from _check_map(value, type_[2:], path)
+    elif type_ in _WANTED:
+        if type(value) not in SCALARS[type_].types:
+            yield wrong_type(path, value, _WANTED[type_])
     elif type_ in config_types():
         yield from _check_structure(value, type_, path)
-    elif type_ in _WANTED:
-        allowed, wanted = _WANTED[type_]
-        if type(value) not in allowed:
-            yield wrong_type(path, value, wanted)
+    elif type_.startswith(("[]", "{}")):
+        yield from _check_items(value, type_, path)
 
 
-def _check_list(value: Any, type_: str, path: str) -> Iterator[str]:
-    if not isinstance(value, list):
-        yield wrong_type(path, value, "array")
+def _check_items(value: Any, type_: str, path: str) -> Iterator[str]:
+    kind = list if type_.startswith("[]") else dict
+    if not isinstance(value, kind):
+        yield wrong_type(path, value, _NAMES[kind])
         return
-    for index, item in enumerate(value):
-        yield from _check(item, type_, path_below(path, f".{index}"))
-
-
-def _check_map(value: Any, type_: str, path: str) -> Iterator[str]:
-    if not isinstance(value, dict):
-        yield wrong_type(path, value, "object")
-        return
-    for key, item in value.items():
-        yield from _check(item, type_, path_below(path, f".{key}"))
+    for key, item in enumerate(value) if isinstance(value, list) else value.items():
+        yield from _check(item, type_[2:], path_below(path, f".{key}"))
 
 
 def _check_structure(value: Any, type_: str, path: str) -> Iterator[str]:
@@ -200,7 +194,7 @@ def _annotate(metadata: Mapping[str, Any], annotations: Mapping[str, str]) -> di
 
 def _configure_pod(pod: Mapping[str, Any], config: DeploymentConfig) -> dict[str, Any]:
     result = {**pod, "containers": [_configure_container(each, config) for each in pod.get("containers") or ()]}
-    _change(result, "volumes", config, _by_name)
+    _change(result, "volumes", config, _merge)
     _change(result, "tolerations", config, _append_new)
     _replace(result, "nodeSelector", config)
     if "affinity" in config:
@@ -213,7 +207,7 @@ def _configure_pod(pod: Mapping[str, Any], config: DeploymentConfig) -> dict[str
 
 def _configure_container(container: Mapping[str, Any], config: DeploymentConfig) -> dict[str, Any]:
     result = dict(container)
-    _change(result, "env", config, _by_name)
+    _change(result, "env", config, _merge)
     _change(result, "envFrom", config, _append_new)
     _change(result, "volumeMounts", config, _mount)
     _replace(result, "resources", config)
@@ -234,10 +228,6 @@ def _replace(result: dict[str, Any], field: str, config: DeploymentConfig) -> No
             result[field] = config[field]
 
 
-def _by_name(items: _Items, additions: _Items) -> list[Any]:
-    return _merge(items, additions, lambda item: item["name"])
-
-
 def _mount(items: _Items, additions: _Items) -> list[Any]:
     mounted, added = (Counter(item["name"] for item in side) for side in (items, additions))
 
@@ -248,7 +238,7 @@ def _mount(items: _Items, additions: _Items) -> list[Any]:
     return _merge(items, additions, _key)
 
 
-def _merge(items: _Items, additions: _Items, key: Callable[[Mapping[str, Any]], Any]) -> list[Any]:
+def _merge(items: _Items, additions: _Items, key: Callable[[Mapping[str, Any]], Any] = itemgetter("name")) -> list[Any]:
     places = {key(item): index for index, item in enumerate(items)}
     result = list(items)
     for item in additions:
@@ -285,12 +275,10 @@ def _is_empty(terms: Mapping[str, Any]) -> bool:
     return not required and not preferred
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(NamedTuple):
     """The options in a config."""
 
-    targets: tuple[str, ...]
-    """The watched namespaces; `("",)` means all."""
+    targets: Targets
     deployment: DeploymentConfig
 
 
@@ -306,13 +294,10 @@ def read_options(config: Mapping[str, Any], modes: frozenset[str], namespace: st
     targets = _choose_targets(config, modes)
     if problem := find_target_problem(modes, namespace, targets):
         raise _invalid(problem)
-    return Options(
-        targets=targets,
-        deployment=read_deployment_config(config.get(SECTION, {})),
-    )
+    return Options(targets, read_deployment_config(config.get(SECTION, {})))
 
 
-def _choose_targets(config: Mapping[str, Any], modes: frozenset[str]) -> tuple[str, ...]:
+def _choose_targets(config: Mapping[str, Any], modes: frozenset[str]) -> Targets:
     if _SEVERAL in config:
         return tuple(config[_SEVERAL])
     if config.get(_ONE) is not None:
@@ -400,10 +385,8 @@ def _check_label(value: str, path: str) -> list[str]:
 
 
 def _check_several(value: Any) -> list[str]:
-    if value is None:
-        return [f'required field "{_SEVERAL}" is missing']
     if not isinstance(value, list):
-        return [wrong_type(_SEVERAL, value, "array")]
+        return list(_check(value, "[]string", _SEVERAL))
     errors = [] if value else [f'field "{_SEVERAL}" must have at least 1 item']
     places: dict[str, int] = {}
     for index, item in enumerate(value):
@@ -418,11 +401,9 @@ def _check_several(value: Any) -> list[str]:
 
 
 def _check_provider(value: Any) -> list[str]:
-    if value is None:
-        return [f'required field "{_PROVIDER}" is missing']
     if not isinstance(value, str):
-        return [wrong_type(_PROVIDER, value, "string")]
-    return [] if value in PROVIDERS else [f'field "{_PROVIDER}" must be one of {write_list(PROVIDERS)}']
+        return list(_check(value, "string", _PROVIDER))
+    return [] if value in PROVIDER_NAMES else [f'field "{_PROVIDER}" must be one of {write_list(PROVIDER_NAMES)}']
 
 
 def _write_errors(errors: Sequence[str]) -> str:

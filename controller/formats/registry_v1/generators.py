@@ -16,7 +16,7 @@ import copy
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from rukpak.api.errors import BundleError
@@ -32,6 +32,7 @@ from rukpak.controller.formats.registry_v1.bundle import (
     Permission,
     ServiceVersion,
     StrategyDeployment,
+    Targets,
     Webhook,
 )
 from rukpak.controller.formats.registry_v1.typed import write as write_json
@@ -44,7 +45,7 @@ _DEFAULT_ACCOUNT = "default"
 _GROUP = "rbac.authorization.k8s.io"
 _SEE_NAMESPACES: Mapping[str, Any] = {"verbs": ["get", "list", "watch"], "apiGroups": [""], "resources": ["namespaces"]}
 CERT_MANAGER, SERVICE_CA, NONE = "cert-manager", "service-ca", "none"
-PROVIDERS = (CERT_MANAGER, SERVICE_CA, NONE)
+PROVIDER_NAMES = (CERT_MANAGER, SERVICE_CA, NONE)
 _CERT_MANAGER_API = ("cert-manager.io", "v1")
 # Groups that only OpenShift serves; operators install other groups of openshift.io on any cluster.
 _OPENSHIFT_GROUPS = frozenset(
@@ -78,8 +79,6 @@ _CLUSTER_SCOPED = (
 )
 SCOPES = {**dict.fromkeys(_NAMESPACED, True), **dict.fromkeys(_CLUSTER_SCOPED, False)}
 """Supported kinds, and whether they are namespaced."""
-Scope = Callable[[str, str], bool | None]
-"""Group and kind to whether it is namespaced; None if the cluster does not serve it."""
 _COPIED = (
     "rules",
     "failurePolicy",
@@ -144,58 +143,55 @@ def make_service_accounts(version: ServiceVersion, namespace: str) -> list[Objec
     """Return the accounts that permissions name, sorted, except `default`, which every namespace has."""
     permissions = (*version.permissions, *version.cluster_permissions)
     accounts = sorted({_account(permission) for permission in permissions} - {_DEFAULT_ACCOUNT})
-    return [
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}
-        for name in accounts
-    ]
+    return [_make_object("v1", "ServiceAccount", name, namespace) for name in accounts]
 
 
-def make_roles(version: ServiceVersion, namespace: str, targets: Sequence[str]) -> list[Object]:
+def make_roles(version: ServiceVersion, namespace: str, targets: Targets) -> list[Object]:
     """Return a Role and a RoleBinding for each watched namespace and permission; none if all are watched."""
-    if tuple(targets) == ALL_NAMESPACES:
+    if targets == ALL_NAMESPACES:
         return []
     return [
         item
         for target in targets
         for permission in version.permissions
-        for item in _make_pair(version.name, permission, namespace, {"namespace": target}, "")
+        for item in _make_pair(version.name, permission, namespace, target)
     ]
 
 
-def make_cluster_roles(version: ServiceVersion, namespace: str, targets: Sequence[str]) -> list[Object]:
+def make_cluster_roles(version: ServiceVersion, namespace: str, targets: Targets) -> list[Object]:
     """Return a ClusterRole and a ClusterRoleBinding for each cluster permission, or for each if all are watched."""
-    all_are_watched = tuple(targets) == ALL_NAMESPACES
     promoted = (
-        replace(permission, rules=(*(permission.rules or ()), copy.deepcopy(_SEE_NAMESPACES)))
-        for permission in (version.permissions if all_are_watched else ())
+        {**permission, "rules": [*(permission["rules"] or ()), copy.deepcopy(_SEE_NAMESPACES)]}
+        for permission in (version.permissions if targets == ALL_NAMESPACES else ())
     )
     return [
         item
         for permission in (*version.cluster_permissions, *promoted)
-        for item in _make_pair(version.name, permission, namespace, {}, "Cluster")
+        for item in _make_pair(version.name, permission, namespace, "", "Cluster")
     ]
 
 
 def _make_pair(
-    version: str, permission: Permission, namespace: str, place: Mapping[str, str], prefix: str
+    version: str, permission: Permission, namespace: str, target: str, prefix: str = ""
 ) -> tuple[Object, Object]:
     account = _account(permission)
-    name = join_name(f"{version}-{account}", hash_of(permission.as_hashed()))
-    role = _make_object(f"{prefix}Role", name, place)
-    if permission.rules is not None:
-        role["rules"] = [drop_nulls(rule) for rule in permission.rules]
-    binding = _make_object(f"{prefix}RoleBinding", name, place)
+    name = join_name(f"{version}-{account}", hash_of(permission))
+    role = _make_object(f"{_GROUP}/v1", f"{prefix}Role", name, target)
+    if permission["rules"] is not None:
+        role["rules"] = [drop_nulls(rule) for rule in permission["rules"]]
+    binding = _make_object(f"{_GROUP}/v1", f"{prefix}RoleBinding", name, target)
     binding["roleRef"] = {"apiGroup": _GROUP, "kind": role["kind"], "name": name}
     binding["subjects"] = [{"kind": "ServiceAccount", "name": account, "namespace": namespace}]
     return role, binding
 
 
-def _make_object(kind: str, name: str, place: Mapping[str, str]) -> Object:
-    return {"apiVersion": f"{_GROUP}/v1", "kind": kind, "metadata": {"name": name, **place}}
-
-
 def _account(permission: Permission) -> str:
-    return permission.service_account or _DEFAULT_ACCOUNT
+    return permission["serviceAccountName"] or _DEFAULT_ACCOUNT
+
+
+def _make_object(api_version: str, kind: str, name: str, namespace: str = "", **fields: Any) -> Object:
+    place = {"namespace": namespace} if namespace else {}
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name, **place}, **fields}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,21 +233,12 @@ def _make_certificate(deployment: str, namespace: str) -> list[Object]:
         "issuerRef": {"name": issuer},
     }
     return [
-        _make_certificate_object("Issuer", issuer, namespace, {"selfSigned": {}}),
-        _make_certificate_object("Certificate", certificate, namespace, spec),
+        _make_object("cert-manager.io/v1", "Issuer", issuer, namespace, spec={"selfSigned": {}}),
+        _make_object("cert-manager.io/v1", "Certificate", certificate, namespace, spec=spec),
     ]
 
 
-def _make_certificate_object(kind: str, name: str, namespace: str, spec: Mapping[str, Any]) -> Object:
-    return {
-        "apiVersion": "cert-manager.io/v1",
-        "kind": kind,
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": dict(spec),
-    }
-
-
-_BY_NAME: Mapping[str, Provider] = {
+PROVIDERS: Mapping[str, Provider] = {
     CERT_MANAGER: Provider(webhook_annotations=_name_certificate, objects=_make_certificate),
     SERVICE_CA: Provider(
         webhook_annotations=lambda _deployment, _namespace: {"service.beta.openshift.io/inject-cabundle": "true"},
@@ -262,11 +249,7 @@ _BY_NAME: Mapping[str, Provider] = {
     NONE: Provider(certifies=False),
     "": Provider(certifies=False),
 }
-
-
-def provider_of(name: str) -> Provider:
-    """Return a provider by its name; '' is for bundles that need none."""
-    return _BY_NAME[name]
+"""By their names; '' is for bundles that need none."""
 
 
 def annotate(item: Object, annotations: Mapping[str, str]) -> Object:
@@ -284,9 +267,9 @@ def find_bundled_services(version: ServiceVersion, others: Sequence[Object]) -> 
     }
     found = {}
     for deployment, webhooks in _serving(version):
-        service = services.get(service_name(deployment.name))
+        service = services.get(service_name(deployment["name"]))
         if service is not None and _serves(mapping(service, "spec"), deployment, webhooks):
-            found[deployment.name] = service
+            found[deployment["name"]] = service
     return found
 
 
@@ -300,9 +283,9 @@ def make_webhook_services(
     services = []
     for deployment, webhooks in _serving(version):
         service = _make_service(deployment, webhooks, namespace)
-        if own := bundled.get(deployment.name):
+        if own := bundled.get(deployment["name"]):
             service = {**service, **own, "spec": {**service["spec"], **drop_nulls(mapping(own, "spec"))}}
-        services.append(annotate(service, provider.service_annotations(deployment.name)))
+        services.append(annotate(service, provider.service_annotations(deployment["name"])))
     return services
 
 
@@ -311,22 +294,18 @@ def _serving(version: ServiceVersion) -> Iterator[tuple[StrategyDeployment, Sequ
     for webhook in version.webhooks:
         serving[webhook.deployment].append(webhook)
     for deployment in version.deployments:
-        if webhooks := serving.get(deployment.name):
+        if webhooks := serving.get(deployment["name"]):
             yield deployment, webhooks
 
 
 def _make_service(deployment: StrategyDeployment, webhooks: Sequence[Webhook], namespace: str) -> Object:
     ports = sorted({(webhook.port, webhook.target_port) for webhook in webhooks}, key=_order_port)
-    selector = (deployment.spec.get("selector") or {}).get("matchLabels")
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": service_name(deployment.name), "namespace": namespace},
-        "spec": {
-            "ports": [{"name": str(port), "port": port, "targetPort": target} for port, target in ports],
-            **({"selector": selector} if selector else {}),
-        },
+    selector = (deployment["spec"].get("selector") or {}).get("matchLabels")
+    spec = {
+        "ports": [{"name": str(port), "port": port, "targetPort": target} for port, target in ports],
+        **({"selector": selector} if selector else {}),
     }
+    return _make_object("v1", "Service", service_name(deployment["name"]), namespace, spec=spec)
 
 
 def _order_port(port: tuple[int, int | str]) -> tuple[int, int, str]:
@@ -335,7 +314,7 @@ def _order_port(port: tuple[int, int | str]) -> tuple[int, int, str]:
 
 
 def _serves(spec: Mapping[str, Any], deployment: StrategyDeployment, webhooks: Sequence[Webhook]) -> bool:
-    pod = mapping(deployment.spec, "template")
+    pod = mapping(deployment, "spec", "template")
     labels = mapping(pod, "metadata", "labels")
     selector = spec.get("selector")
     selects = selector is None or (isinstance(selector, dict) and selector.items() <= labels.items())
@@ -385,17 +364,11 @@ def _convert(definition: Object, webhook: Webhook, namespace: str, provider: Pro
             f"custom resource definition '{name}' must have .spec.preserveUnknownFields set to false to let API Server"
             " call webhook to do the conversion",
         )
-    service = {
-        "namespace": namespace,
-        "name": service_name(webhook.deployment),
-        "path": "/" if webhook.path is None else webhook.path,
-        "port": webhook.port,
-    }
     versions = webhook.definition.get("admissionReviewVersions")
     conversion = {
         "strategy": "Webhook",
         "webhook": {
-            "clientConfig": {"service": service},
+            "clientConfig": _call_service(webhook, namespace, "/"),
             **({} if versions is None else {"conversionReviewVersions": versions}),
         },
     }
@@ -420,10 +393,10 @@ def name_of(item: Object) -> str:
     return str(mapping(item, "metadata").get("name", ""))
 
 
-def place(item: Object, namespace: str, scope: Scope) -> Object:
+def place(item: Object, namespace: str, capabilities: Capabilities) -> Object:
     """Return an object in the install namespace if its kind is namespaced, or without a namespace."""
     kind = item["kind"]
-    served = scope(group_of(item), kind) if isinstance(item.get("apiVersion"), str) else None
+    served = capabilities.is_namespaced(group_of(item), kind) if isinstance(item.get("apiVersion"), str) else None
     metadata = item.get("metadata")
     if metadata is not None and not isinstance(metadata, dict):
         return item  # refused later, when identities are checked
@@ -433,7 +406,7 @@ def place(item: Object, namespace: str, scope: Scope) -> Object:
 
 
 def make_webhook_configurations(
-    version: ServiceVersion, namespace: str, targets: Sequence[str], provider: Provider
+    version: ServiceVersion, namespace: str, targets: Targets, provider: Provider
 ) -> Iterator[Object]:
     """Yield a configuration for each validating webhook, then for each mutating one."""
     for type_ in (VALIDATING, MUTATING):
@@ -443,25 +416,25 @@ def make_webhook_configurations(
                 yield annotate(made, provider.webhook_annotations(webhook.deployment, namespace))
 
 
-def _make_configuration(webhook: Webhook, namespace: str, targets: Sequence[str]) -> Object:
-    path = {} if webhook.path is None else {"path": webhook.path}
-    service = {"namespace": namespace, "name": service_name(webhook.deployment), **path, "port": webhook.port}
+def _make_configuration(webhook: Webhook, namespace: str, targets: Targets) -> Object:
+    name = webhook.generate_name
     entry = {
-        "name": webhook.generate_name,
-        "clientConfig": {"service": service},
+        "name": name,
+        "clientConfig": _call_service(webhook, namespace),
         **{field: webhook.definition[field] for field in _FIELDS[webhook.type] if field in webhook.definition},
         **_select_namespaces(targets),
     }
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": _KINDS[webhook.type],
-        "metadata": {"name": webhook.generate_name},
-        "webhooks": [entry],
-    }
+    return _make_object("admissionregistration.k8s.io/v1", _KINDS[webhook.type], name, webhooks=[entry])
 
 
-def _select_namespaces(targets: Sequence[str]) -> dict[str, Any]:
-    if tuple(targets) == ALL_NAMESPACES:
+def _call_service(webhook: Webhook, namespace: str, default_path: str | None = None) -> dict[str, Any]:
+    path = default_path if webhook.path is None else webhook.path
+    service = {"namespace": namespace, "name": service_name(webhook.deployment), "path": path, "port": webhook.port}
+    return {"service": drop_nulls(service)}
+
+
+def _select_namespaces(targets: Targets) -> dict[str, Any]:
+    if targets == ALL_NAMESPACES:
         return {}
     expression = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": list(targets)}
     return {"namespaceSelector": {"matchExpressions": [expression]}}
@@ -490,13 +463,13 @@ _MOUNTS = (
 
 
 def make_deployments(
-    version: ServiceVersion, namespace: str, targets: Sequence[str], certified: frozenset[str]
+    version: ServiceVersion, namespace: str, targets: Targets, certified: frozenset[str]
 ) -> Iterator[Object]:
     """Yield the Deployments in order of the CSV; those named in `certified` serve webhooks with certificates."""
     marks = {"olm.targetNamespaces": ",".join(targets), "olm.operatorNamespace": namespace}
     for deployment in version.deployments:
         made = _make_deployment(deployment, version.annotations, marks, namespace)
-        yield _mount_certificates(made) if deployment.name in certified else made
+        yield _mount_certificates(made) if deployment["name"] in certified else made
 
 
 def check_annotations(deployment: Object) -> None:
@@ -519,43 +492,35 @@ def check_annotations(deployment: Object) -> None:
 def _make_deployment(
     deployment: StrategyDeployment, annotations: Mapping[str, str], marks: Mapping[str, str], namespace: str
 ) -> Object:
-    spec = deployment.spec
-    template = spec["template"]
+    template = deployment["spec"]["template"]
     metadata = template["metadata"]
     merged = {**annotations, **metadata.get("annotations", {}), **marks}
-    labels = {"labels": dict(deployment.label)} if deployment.label else {}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": deployment.name, "namespace": namespace, **labels},
-        "spec": {
-            **spec,
-            "revisionHistoryLimit": _REVISION_HISTORY_LIMIT,
-            "template": {**template, "metadata": {**metadata, "annotations": merged}},
-        },
+    spec = {
+        **deployment["spec"],
+        "revisionHistoryLimit": _REVISION_HISTORY_LIMIT,
+        "template": {**template, "metadata": {**metadata, "annotations": merged}},
     }
+    made = _make_object("apps/v1", "Deployment", deployment["name"], namespace, spec=spec)
+    if label := deployment.get("label"):
+        made["metadata"]["labels"] = dict(label)
+    return made
 
 
 def _mount_certificates(deployment: Object) -> Object:
     spec = deployment["spec"]
-    template = spec["template"]
-    secret = certificate_name(deployment["metadata"]["name"])
-    pod = _mount_in_pod(template["spec"], secret)
-    return {**deployment, "spec": {**spec, "template": {**template, "spec": pod}}}
-
-
-def _mount_in_pod(pod: Mapping[str, Any], secret: str) -> dict[str, Any]:
+    template, secret = spec["template"], certificate_name(deployment["metadata"]["name"])
+    pod = template["spec"]
     containers = pod.get("containers") or []
     successors = _find_successors(containers)
     volumes = [volume for volume in pod.get("volumes", ()) if volume["name"] not in successors]
-    result = {
+    mounted = {
         **pod,
         "containers": [_mount_in_container(container, successors) for container in containers],
         "volumes": [*volumes, *(_make_volume(mount, secret) for mount in _MOUNTS)],
     }
     if "initContainers" in pod:
-        result["initContainers"] = [_follow_volumes(container, successors) for container in pod["initContainers"]]
-    return result
+        mounted["initContainers"] = [_follow_volumes(container, successors) for container in pod["initContainers"]]
+    return {**deployment, "spec": {**spec, "template": {**template, "spec": mounted}}}
 
 
 def _find_successors(containers: Sequence[Mapping[str, Any]]) -> dict[str, str]:

@@ -44,6 +44,7 @@ from rukpak.controller.formats.registry_v1.bundle import (
 )
 from rukpak.controller.formats.registry_v1.config import Options, check_additions, configure, read_options
 from rukpak.controller.formats.registry_v1.generators import (
+    PROVIDERS,
     SCOPES,
     Provider,
     check_annotations,
@@ -59,7 +60,6 @@ from rukpak.controller.formats.registry_v1.generators import (
     make_webhook_services,
     name_of,
     place,
-    provider_of,
 )
 from rukpak.controller.untrusted import mapping
 
@@ -95,8 +95,8 @@ class RegistryV1Format:
         check_gates(version, capabilities, has_provider=bool(provider_name))
         options = read_options(request.config, version.install_modes, request.install_namespace)
         validate(bundle)
-        provider = provider_of(provider_name)
         accounts = make_service_accounts(version, request.install_namespace)
+        provider = PROVIDERS[provider_name]
         generated = _charged(_generate(bundle, options, provider, request), TextBudget.of(request.means))
         objects = _merge_duplicates(accounts, generated)
         marks, unread = read_template(version.annotations)
@@ -109,11 +109,10 @@ class RegistryV1Format:
 def _generate(bundle: Bundle, options: Options, provider: Provider, request: RenderRequest) -> Iterator[Object]:
     version, namespace, targets = bundle.service_version, request.install_namespace, options.targets
     serving = frozenset(webhook.deployment for webhook in version.webhooks)
-    for target in targets:
-        yield from make_roles(version, namespace, (target,))
+    yield from make_roles(version, namespace, targets)
     yield from make_cluster_roles(version, namespace, targets)
     yield from convert_definitions(bundle.definitions, version.webhooks, namespace, provider)
-    others = [place(item, namespace, request.capabilities.is_namespaced) for item in bundle.others]
+    others = [place(item, namespace, request.capabilities) for item in bundle.others]
     services = find_bundled_services(version, others)
     replaced = set(map(id, services.values()))
     yield from (item for item in others if id(item) not in replaced)
@@ -124,7 +123,7 @@ def _generate(bundle: Bundle, options: Options, provider: Provider, request: Ren
         yield configured
     yield from make_webhook_configurations(version, namespace, targets, provider)
     yield from make_webhook_services(version, namespace, provider, services)
-    for name in (deployment.name for deployment in version.deployments if deployment.name in serving):
+    for name in (deployment["name"] for deployment in version.deployments if deployment["name"] in serving):
         yield from provider.objects(name, namespace)
 
 
@@ -217,7 +216,7 @@ def _is_served(api: Api, capabilities: Capabilities) -> bool:
     if api.group in capabilities.unknown:
         return True
     if api.version:
-        return (api.group, api.version, api.kind) in capabilities.kinds
+        return api in capabilities.kinds
     return capabilities.is_namespaced(api.group, api.kind) is not None
 
 
@@ -237,12 +236,12 @@ def validate(bundle: Bundle) -> None:
 
 
 def _check_distinct_deployments(bundle: Bundle) -> Iterator[str]:
-    for name in _duplicates(deployment.name for deployment in bundle.service_version.deployments):
+    for name in _duplicates(deployment["name"] for deployment in bundle.service_version.deployments):
         yield f"cluster service version contains duplicate strategy deployment spec '{name}'"
 
 
 def _check_deployment_names(bundle: Bundle) -> Iterator[str]:
-    for name in sorted({deployment.name for deployment in bundle.service_version.deployments}):
+    for name in sorted({deployment["name"] for deployment in bundle.service_version.deployments}):
         if problems := _find_name_problems(name):
             yield f"invalid cluster service version strategy deployment name '{name}': {', '.join(sorted(problems))}"
 
@@ -273,7 +272,7 @@ def _check_conversion_modes(bundle: Bundle) -> Iterator[str]:
 
 
 def _check_webhook_deployments(bundle: Bundle) -> Iterator[str]:
-    existing = {deployment.name for deployment in bundle.service_version.deployments}
+    existing = {deployment["name"] for deployment in bundle.service_version.deployments}
     for deployment, type_, name in sorted(
         (webhook.deployment, webhook.type, webhook.generate_name) for webhook in bundle.service_version.webhooks
     ):

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from rukpak.controller.formats.composer import write_number
 from rukpak.controller.formats.objects import describe_type
@@ -37,9 +37,6 @@ FieldPath: TypeAlias = tuple["FieldPath", str | int] | None
 """The location of a value: its parent and the last key, which is cheap to create for each value."""
 _TABLE = Path(__file__).with_name("kubernetes_types.json")
 _QUANTITY = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?\Z").match
-_ZEROS: Mapping[str, Any] = {
-    "string": "", "text": "", "bool": False, "int32": 0, "int64": 0, "float": 0, "quantity": "0", "intOrString": 0,
-}  # fmt: skip
 _EMPTY: tuple[Any, ...] = ("", False, 0, [], {}, None)
 # Left out if they are empty, as in OLM's output after the API server's defaulting.
 _SILENT = frozenset({"resources", "strategy"})
@@ -49,21 +46,9 @@ _UNIONS: Mapping[str, tuple[str, ...]] = {
     "JSONSchemaPropsOrArray": ("", "[]JSONSchemaProps", "JSONSchemaProps"),
     "JSONSchemaPropsOrStringArray": ("", "[]string", "JSONSchemaProps"),
 }
-_SCALARS: Mapping[str, tuple[tuple[type, ...], str]] = {
-    "string": ((str,), "a string"),
-    "text": ((str, bool, int, float), "a string"),
-    "version": ((str,), "a string"),
-    "bytes": ((str,), "a string"),
-    "time": ((str,), "a string"),
-    "bool": ((bool,), "a boolean"),
-    "int32": ((int,), "an integer"),
-    "int64": ((int,), "an integer"),
-    "float": ((int, float), "a number"),
-    "intOrString": ((int, str), "an integer or a string"),
-    "quantity": ((int, float, str), "a quantity"),
-}
 _INT32, _INT64 = range(-(1 << 31), 1 << 31), range(-(1 << 63), 1 << 63)
-_BEYOND_INT32 = f"must be at least {_INT32[0]} and at most {_INT32[-1]}"
+_BEYOND_INT32, _BEYOND_INT64 = (f"must be at least {span[0]} and at most {span[-1]}" for span in (_INT32, _INT64))
+_NO_QUANTITY = "must be a quantity such as 100m or 64Mi"
 
 
 def write(value: Any, *, sort_keys: bool = False) -> str:
@@ -150,8 +135,12 @@ def kubernetes_types() -> Types:
 
 def write_path(path: FieldPath) -> str:
     """Return a path as messages write it: `spec.containers[0].name`."""
+    keys: list[str | int] = []
+    while path is not None:
+        path, key = path
+        keys.append(key)
     text = ""
-    for key in list(_keys(path))[::-1]:
+    for key in reversed(keys):
         text += f"[{key}]" if isinstance(key, int) else f"{'.' * bool(text)}{key}"
     return text
 
@@ -164,13 +153,10 @@ class Reader:
         folds_case: ignore the case of keys, as encoding/json does. Structures of an API server do not.
     """
 
-    __slots__ = ("_always", "_folded", "_types", "unknown")
+    __slots__ = ("_always", "_folds_case", "_types", "unknown")
 
     def __init__(self, types: Types, *, folds_case: bool = False) -> None:
-        self._types = types
-        self._folded = (
-            {name: {key.casefold(): key for key in fields} for name, fields in types.items()} if folds_case else {}
-        )
+        self._types, self._folds_case = types, folds_case
         self._always = {
             name: tuple((key, field) for key, field in fields.items() if field.always) for name, fields in types.items()
         }
@@ -182,28 +168,22 @@ class Reader:
 
         Raises: WrongTypeError.
         """
-        if type_.startswith("[]"):
-            return self._list(value, type_[2:], path)
-        if type_.startswith("{}"):
-            return self._map(value, type_[2:], path)
+        if type_.startswith(("[]", "{}")):
+            return self._items(value, type_, path)
         if type_ in self._types:
             return self._structure(value, type_, path)
         if type_ in _UNIONS:
             return self._union(value, _UNIONS[type_], path)
         return _read_scalar(value, type_, path)
 
-    def _list(self, value: Any, type_: str, path: FieldPath) -> list[Any] | None:
+    def _items(self, value: Any, type_: str, path: FieldPath) -> list[Any] | dict[str, Any] | None:
         if value is None:
             return None
-        if not isinstance(value, list):
-            raise _wrong(value, "a list", path)
-        return [self.read(item, type_, (path, index)) for index, item in enumerate(value)]
-
-    def _map(self, value: Any, type_: str, path: FieldPath) -> dict[str, Any] | None:
-        if value is None:
-            return None
-        if not isinstance(value, dict):
-            raise _wrong(value, "a mapping", path)
+        is_list, type_ = type_.startswith("[]"), type_[2:]
+        if not isinstance(value, list if is_list else dict):
+            raise _wrong(value, "a list" if is_list else "a mapping", path)
+        if isinstance(value, list):
+            return [self.read(item, type_, (path, index)) for index, item in enumerate(value)]
         return {key: self.read(item, type_, (path, key)) for key, item in value.items()}
 
     def _structure(self, value: Any, type_: str, path: FieldPath) -> dict[str, Any]:
@@ -226,9 +206,9 @@ class Reader:
 
     def _members(self, value: Mapping[str, Any], type_: str) -> Iterable[tuple[str, Any]]:
         # Of several members, the last one wins.
-        if not self._folded:
+        if not self._folds_case:
             return value.items()
-        names = self._folded[type_]
+        names = {key.casefold(): key for key in self._types[type_]}
         return [(names.get(key.casefold(), key), value[key]) for key in sorted(value)]
 
     def _is_written(self, key: str, field: Field, value: Any) -> bool:
@@ -241,8 +221,8 @@ class Reader:
             value = self._structure(None, field.type, (path, key))
             if value or key not in _SILENT:
                 result[key] = value
-        elif field.type in _ZEROS:
-            result[key] = _ZEROS[field.type]
+        elif field.type in SCALARS and (zero := SCALARS[field.type].zero) is not None:
+            result[key] = zero
 
     def _union(self, value: Any, union: tuple[str, ...], path: FieldPath) -> Any:
         for kind, type_ in zip((bool, list, dict), union, strict=True):
@@ -259,15 +239,19 @@ def is_quantity(value: Any) -> bool:
 def _read_scalar(value: Any, type_: str, path: FieldPath) -> Any:
     if type_ == "any":
         return value
+    scalar = SCALARS[type_]
     if value is None:
-        return _ZEROS.get(type_)
-    allowed, name = _SCALARS[type_]
-    if type(value) not in allowed:
-        raise _wrong(value, name, path)
-    value = _CONVERSIONS[type_](value) if type_ in _CONVERSIONS else value
-    if type_ in _CHECKS and not _CHECKS[type_][0](value):
-        raise WrongTypeError(path, _CHECKS[type_][1])
+        return scalar.zero
+    if type(value) not in scalar.types:
+        raise _wrong(value, scalar.name, path)
+    value = scalar.convert(value)
+    if not scalar.is_valid(value):
+        raise WrongTypeError(path, scalar.problem)
     return value
+
+
+def _is_int32(value: str | int) -> bool:
+    return isinstance(value, str) or value in _INT32
 
 
 def _write_text(value: str | float) -> str:
@@ -290,17 +274,36 @@ def is_version(text: str) -> bool:
     return bool(_IS_STRICT(".".join([*parts, *["0"] * (_PARTS - len(parts))])))
 
 
-_CONVERSIONS: Mapping[str, Callable[[Any], Any]] = {
-    "text": _write_text,
-    "float": _as_float,
-    "quantity": lambda value: value.strip(" ") if isinstance(value, str) else value,  # like Quantity.UnmarshalJSON
-}
-_CHECKS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    "quantity": (is_quantity, "must be a quantity such as 100m or 64Mi"),
-    "version": (is_version, "must be a version such as 1.2.3"),
-    "int32": (_INT32.__contains__, _BEYOND_INT32),
-    "intOrString": (lambda value: isinstance(value, str) or value in _INT32, _BEYOND_INT32),
-    "int64": (_INT64.__contains__, f"must be at least {_INT64[0]} and at most {_INT64[-1]}"),
+def _strip(value: Any) -> Any:
+    return value.strip(" ") if isinstance(value, str) else value  # like Quantity.UnmarshalJSON
+
+
+class Scalar(NamedTuple):
+    """How values of a scalar type are read."""
+
+    types: tuple[type, ...]
+    """Of the value in JSON."""
+    name: str
+    zero: Any = None
+    """What Go writes for a field that is not set; None: nothing."""
+    convert: Callable[[Any], Any] = lambda value: value
+    is_valid: Callable[[Any], bool] = lambda _value: True
+    problem: str = ""
+    """Of a value that is not valid."""
+
+
+SCALARS: Mapping[str, Scalar] = {
+    "string": Scalar((str,), "a string", ""),
+    "text": Scalar((str, bool, int, float), "a string", "", _write_text),
+    "version": Scalar((str,), "a string", is_valid=is_version, problem="must be a version such as 1.2.3"),
+    "bytes": Scalar((str,), "a string"),
+    "time": Scalar((str,), "a string"),
+    "bool": Scalar((bool,), "a boolean", zero=False),
+    "int32": Scalar((int,), "an integer", 0, is_valid=_is_int32, problem=_BEYOND_INT32),
+    "int64": Scalar((int,), "an integer", 0, is_valid=_INT64.__contains__, problem=_BEYOND_INT64),
+    "float": Scalar((int, float), "a number", 0, _as_float),
+    "intOrString": Scalar((int, str), "an integer or a string", 0, is_valid=_is_int32, problem=_BEYOND_INT32),
+    "quantity": Scalar((int, float, str), "a quantity", "0", _strip, is_quantity, _NO_QUANTITY),
 }
 
 
@@ -312,9 +315,3 @@ def _parse_field(text: str) -> Field:
     type_ = text.lstrip("+!*")
     flags = text[: len(text) - len(type_)]
     return Field(type_, pointer="*" in flags, always="!" in flags, required="+" in flags)
-
-
-def _keys(path: FieldPath) -> Iterator[str | int]:
-    while path is not None:
-        path, key = path
-        yield key

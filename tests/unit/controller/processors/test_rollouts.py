@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from rukpak.api.names import CONFIG_DIGEST, RECREATE, ROLLOUT
-from rukpak.controller.formats.objects import pod_template_path
+from rukpak.controller.formats.objects import ObjectKey, pod_template_path
 from rukpak.controller.processors import rollouts
-from rukpak.controller.processors.rollouts import Config, RolloutsProcessor
+from rukpak.controller.processors.rollouts import RolloutsProcessor
 from rukpak.controller.untrusted import field
 from tests.support.bundles import config_map
 from tests.support.objects import deployment, labelled, make, secret
@@ -288,5 +288,7 @@ def test_a_guess_at_a_secret_takes_long_and_a_rendering_pays_once_for_each() -> 
 
 
 def test_no_table_of_digests_fits_two_secrets() -> None:
-    places = [Config("Secret", *place) for place in (("shop", "login"), ("other", "login"), ("shop", "password"))]
+    places = [
+        ObjectKey("", "Secret", *place) for place in (("shop", "login"), ("other", "login"), ("shop", "password"))
+    ]
     assert len({rollouts.digest_of(place, PASSWORD, lambda *_: None) for place in places}) == len(places)

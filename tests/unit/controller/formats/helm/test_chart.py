@@ -29,7 +29,9 @@ def find(root: Path, *destinations: str) -> Chart:
 
 
 def gather(root: Path, tmp_path: Path, chart: Chart, limits: Limits | None = None) -> dict[str, bytes]:
-    return files_of(gather_chart(root, chart, tmp_path / "gathered", limits or Limits()))
+    for refusal in gather_chart(root, chart, tmp_path / "gathered", limits or Limits()).values():
+        raise BundleError(refusal.reason, refusal.problem)
+    return files_of(tmp_path / "gathered")
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Found:
 
 # fmt: off
 FOUND = [
-    Found("a chart at the root", {"Chart.yaml": b""}, "."),
+    Found("a chart at the root", {"Chart.yaml": b""}, ""),
     Found("a chart anywhere", {"a/b/Chart.yaml": b"", "README.md": b""}, "a/b"),
     Found("an archive", {"c-1.0.0.tgz": PACKED}, "c-1.0.0.tgz"),
     Found("an archive anywhere", {"a/c.tgz": PACKED}, "a/c.tgz"),
@@ -51,9 +53,9 @@ FOUND = [
     Found("beside an archive of something else", {"a/Chart.yaml": b"", "x.tgz": pack({"x/y": b""})}, "a"),
     Found("beside a damaged archive", {"a/Chart.yaml": b"", "x.tgz": b"x"}, "a"),
     Found("charts in a chart are a part of it", {"Chart.yaml": b"", "charts/d/Chart.yaml": b"", "x/Chart.yaml": b""},
-         "."),
+         ""),
     Found("so are archives", {"c/Chart.yaml": b"", "c/charts/d.tgz": PACKED}, "c"),
-    Found("so is a dependency that another source brings", {"Chart.yaml": b"", "charts/d/Chart.yaml": b""}, ".",
+    Found("so is a dependency that another source brings", {"Chart.yaml": b"", "charts/d/Chart.yaml": b""}, "",
          ("", "charts/d")),
 ]
 # fmt: on
@@ -114,7 +116,7 @@ def test_no_chart_or_several_are_refused(case: Missed, tmp_path: Path) -> None:
 
 def test_helm_gets_all_files_of_a_chart(tmp_path: Path) -> None:
     files = {"Chart.yaml": b"x", ".helmignore": b"y", "templates/a.yaml": b"{{ }}", "files/charts/kept.tgz": PACKED}
-    assert gather(write(tmp_path / "tree", files), tmp_path, Chart(".")) == files
+    assert gather(write(tmp_path / "tree", files), tmp_path, Chart("")) == files
 
 
 def test_helm_gets_all_files_of_an_archive(tmp_path: Path) -> None:
@@ -127,7 +129,7 @@ def test_helm_gets_all_files_of_an_archive(tmp_path: Path) -> None:
 def test_packaged_dependencies_that_are_ignored_are_left_out(tmp_path: Path) -> None:
     kept = {"Chart.yaml": b"x", ".helmignore": b"# not these\ncharts/old-*.tgz\n", "charts/d/Chart.yaml": b"x"}
     old = {"charts/old-1.tgz": PACKED, "charts/old-2.tgz": b"damaged"}
-    gathered = gather(write(tmp_path / "tree", {**kept, **old, "charts/new-1.tgz": PACKED}), tmp_path, Chart("."))
+    gathered = gather(write(tmp_path / "tree", {**kept, **old, "charts/new-1.tgz": PACKED}), tmp_path, Chart(""))
     assert gathered.keys() == {"Chart.yaml", "charts/d/Chart.yaml", "charts/new-1.unpacked/Chart.yaml"}
 
 
@@ -137,7 +139,7 @@ def test_what_is_ignored_in_a_chart_is_not_in_its_packaged_dependencies(tmp_path
     inner = ("d/Chart.yaml", "d/notes.txt", "d/old/x", "d/templates/a.yaml")
     packed = pack(dict.fromkeys(inner, b"x"))
     gathered = gather(
-        write(tmp_path / "tree", {**own, ".helmignore": rules, "charts/d-1.tgz": packed}), tmp_path, Chart(".")
+        write(tmp_path / "tree", {**own, ".helmignore": rules, "charts/d-1.tgz": packed}), tmp_path, Chart("")
     )
     assert gathered.keys() == {
         "Chart.yaml",
@@ -149,14 +151,14 @@ def test_what_is_ignored_in_a_chart_is_not_in_its_packaged_dependencies(tmp_path
 
 def test_rules_that_helm_refuses_are_left_to_helm(tmp_path: Path) -> None:
     files = {"Chart.yaml": b"x", ".helmignore": b"**/x\n", "charts/d-1.tgz": PACKED}
-    assert ".helmignore" in gather(write(tmp_path / "tree", files), tmp_path, Chart("."))
+    assert ".helmignore" in gather(write(tmp_path / "tree", files), tmp_path, Chart(""))
 
 
 def test_packaged_dependencies_are_unpacked_recursively(tmp_path: Path) -> None:
     inner = pack(chart_of({}, "inner"))
     outer = pack({"outer/Chart.yaml": b"o", "outer/charts/inner-1.tgz": inner})
     files = {"Chart.yaml": b"x", "charts/outer-1.tgz": outer, "charts/plain/charts/inner.tgz": inner}
-    found = gather(write(tmp_path / "tree", files), tmp_path, Chart("."))
+    found = gather(write(tmp_path / "tree", files), tmp_path, Chart(""))
     assert sorted(found) == [
         "Chart.yaml",
         "charts/outer-1.unpacked/Chart.yaml",
@@ -167,7 +169,7 @@ def test_packaged_dependencies_are_unpacked_recursively(tmp_path: Path) -> None:
 
 def test_files_that_helm_skips_in_charts_are_not_unpacked(tmp_path: Path) -> None:
     files = {"charts/._d.tgz": b"\0", "charts/_old.tgz": b"x", "charts/.d/charts/d.tgz": b"y"}
-    assert gather(write(tmp_path / "tree", files), tmp_path, Chart(".")) == files
+    assert gather(write(tmp_path / "tree", files), tmp_path, Chart("")) == files
 
 
 def nested(times: int) -> bytes:
@@ -212,7 +214,7 @@ REJECTED = [
 def test_helm_never_sees(case: Rejected, tmp_path: Path) -> None:
     root = write(tmp_path / "tree", case.files)
     with pytest.raises(BundleError) as raised:
-        gather(root, tmp_path, Chart("."), case.limits)
+        gather(root, tmp_path, Chart(""), case.limits)
     assert raised.value.reason is Reason.INVALID_BUNDLE
     assert raised.value.message.startswith("the chart: ")
     assert case.message in raised.value.message

@@ -775,6 +775,15 @@ def test_a_values_file_that_could_not_be_decrypted_is_refused_where_it_is_named(
         render(root, tmp_path, "chart", config={"valuesFiles": ["us.yaml"]}, unprepared=unprepared)
 
 
+@pytest.mark.parametrize(("folder", "place"), [("", "values.yaml"), ("chart/", "chart")])
+def test_values_of_a_chart_that_could_not_be_decrypted_are_refused(folder: str, place: str, tmp_path: Path) -> None:
+    files = {"Chart.yaml": b"apiVersion: v2\nname: c\nversion: 1.0.0\n", "values.yaml": b"a: 1\n"}
+    root = write(tmp_path / "tree", {f"{folder}{name}": text for name, text in files.items()})
+    unprepared = {f"{folder}values.yaml": Refusal(problem="for another key", reason=Reason.INVALID_CONFIG)}
+    with pytest.raises(BundleError, match=f"^InvalidConfig: {place}: for another key"):
+        render(root, tmp_path, unprepared=unprepared)
+
+
 def _hook_of(metadata: str, text: str = "") -> bytes:
     about = f"{{{metadata}, annotations: {{helm.sh/hook: pre-install}}}}"
     lines = ["---", "# Source: c/templates/a.yaml", "apiVersion: v1", "kind: ConfigMap", f"metadata: {about}", text, ""]

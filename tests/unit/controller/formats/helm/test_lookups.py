@@ -259,7 +259,7 @@ CALLS = {
 @pytest.mark.parametrize("name", CALLS)
 def test_what_a_template_asks_for(name: str) -> None:
     text, expect = CALLS[name]
-    assert [f"{call.line} {call}" for call in find_calls(text)] == expect
+    assert [f"{line} {call}" for line, call in find_calls(text)] == expect
 
 
 UNANSWERED: dict[str, tuple[dict[str, Any], str]] = {

@@ -103,7 +103,8 @@ def test_any_chart_is_refused_or_can_be_gathered(files: dict[str, bytes]) -> Non
     with tempfile.TemporaryDirectory() as folder, contextlib.suppress(BundleError):
         root = write(Path(folder) / "tree", {"README.md": b"", **files})
         chart = find_chart(ContentTree(root=root, destinations=("",)), Limits())
-        refuse_foreign_references(gather_chart(root, chart, Path(folder) / "gathered", Limits()), chart.path)
+        gather_chart(root, chart, Path(folder) / "gathered", Limits())
+        refuse_foreign_references(Path(folder) / "gathered", chart.path)
 
 
 @PATIENT
