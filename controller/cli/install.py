@@ -353,8 +353,8 @@ def _push_to_registry(options: argparse.Namespace, reference: str) -> str:
 
     Raises: BundleError with the reason of the registry; MisuseError.
     """
-    trust = {key: value for key, value in read_trust(vars(options)).items() if value}
-    parameters, credentials = {"ref": reference.removeprefix(OCI), **trust}, _credentials(options)
+    parameters = {"ref": reference.removeprefix(OCI), **read_trust(vars(options))}
+    credentials = _credentials(options)
     archive = pack(options.source, Limits().compressed_bytes)
     if not archive.startswith(_GZIP):
         raise MisuseError(f"{quote(options.source)}: must be a folder or a .tgz file, to become a layer of an image")
