@@ -49,6 +49,7 @@ from rukpak.controller.formats.helm.lookups import describe, make_answer
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import UNREACHABLE, ApiError, attempt
+from rukpak.controller.revisions.lookups import look_up
 from rukpak.controller.status.report import describe_changes, short
 from rukpak.controller.untrusted import strings, text
 from rukpak.controller.views import FailedError, MisuseError
@@ -384,8 +385,6 @@ def _describe_rotated(
     client: Client, options: argparse.Namespace, deployment: BundleDeployment, digest: str
 ) -> Iterator[str]:
     """Yield warnings about what differs now from what a revision has looked up, whose values it brings back."""
-    from rukpak.controller.revisions.lookups import look_up  # noqa: PLC0415 - slow to import, and only needed here
-
     kept = attempt(lambda: open_store(client, options.namespace).read(options.name, digest), HTTPStatus.FORBIDDEN)
     if kept is None:
         if deployment.status.looked_up:

@@ -7,7 +7,6 @@ since stdin may be the file. Without a terminal, nothing is read unless the user
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
@@ -17,7 +16,6 @@ from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.reading import describe, problems_of
 from rukpak.api.v1alpha2.schema import open_api_schema
-from rukpak.api.v1alpha2.sources import ChartSource
 from rukpak.api.v1alpha2.types import BundleDeployment, Source
 from rukpak.controller.building.config_values import find_secrets
 from rukpak.controller.cli.command import ask, tell
@@ -82,27 +80,17 @@ def _unknown(schema: Mapping[str, Any], value: Any, path: str) -> Iterator[str]:
             yield f'{path}.{key}: unknown field; see "kubectl explain bd.spec"'
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SecretUse:
-    """A Secret that one source uses, and the server that receives it, as shown to the user."""
-
-    secret: str
-    server: str
+SecretUse = tuple[str, str]
+"""A Secret that one source uses, and the server that receives it, as shown to the user."""
 
 
 def find_secret_uses(deployment: BundleDeployment, mirrors: Mapping[str, str]) -> list[SecretUse]:
     """Return which Secrets the sources of a validated BundleDeployment use, in spec order; mirrors are by host."""
-    sent = (SecretUse(secret=secret, server=_server_of(source, mirrors)) for source, secret in _secrets(deployment))
-    namespace = deployment.spec.install_namespace
-    printed = (
-        SecretUse(secret=f'Secret "{namespace}/{each.name}"', server="none: its values are in the output")
-        for each in deployment.spec.config_from
-        if each.kind == "Secret"
-    )
-    used = (
-        SecretUse(secret=f'Secret "{namespace}/{name}"', server="none: a processor uses it")
-        for _, name in find_secrets(deployment.spec)
-    )
+    sent = [(secret, _server_of(source, mirrors)) for source, secret in _secrets(deployment)]
+    own = f'Secret "{deployment.spec.install_namespace}/'
+    config = [each.name for each in deployment.spec.config_from if each.kind == "Secret"]
+    printed = [(f'{own}{name}"', "none: its values are in the output") for name in config]
+    used = [(f'{own}{name}"', "none: a processor uses it") for _, name in find_secrets(deployment.spec)]
     return list(dict.fromkeys([*sent, *printed, *used]))
 
 
@@ -118,23 +106,17 @@ def _secrets(deployment: BundleDeployment) -> Iterator[tuple[Source, str]]:
 
 def _server_of(source: Source, mirrors: Mapping[str, str]) -> str:
     if source.image:
-        return _shown(find_endpoint(parse_reference(source.image.ref), mirrors).host)
-    if source.git:
-        return _shown(parse_repository(source.git.repository).authority)
-    if source.http:
-        return _shown(parse_address(source.http.url).authority)
-    if source.chart:
-        return _shown(_chart_server(source.chart, mirrors))
-    return f'chosen by plug-in "{source.kind}"'
-
-
-def _chart_server(chart: ChartSource, mirrors: Mapping[str, str]) -> str:
-    if chart.is_in_registry:
-        return find_endpoint(chart_reference(chart.repository, chart.name), mirrors).host
-    return parse_address(chart.repository).authority
-
-
-def _shown(host: str) -> str:
+        host = find_endpoint(parse_reference(source.image.ref), mirrors).host
+    elif source.git:
+        host = parse_repository(source.git.repository).authority
+    elif source.http:
+        host = parse_address(source.http.url).authority
+    elif source.chart and source.chart.is_in_registry:
+        host = find_endpoint(chart_reference(source.chart.repository, source.chart.name), mirrors).host
+    elif source.chart:
+        host = parse_address(source.chart.repository).authority
+    else:
+        return f'chosen by plug-in "{source.kind}"'
     # Look-alike letters would disguise the server.
     return host.encode("ascii", "backslashreplace").decode()
 
@@ -151,6 +133,6 @@ def is_consent_given(uses: Sequence[SecretUse], origin: str) -> bool:
     if not uses:
         return True
     tell(f"{origin} uses your permissions to read these Secrets and send them to these servers, or print them:")
-    for line in to_table(("SECRET", "SERVER"), [(use.secret, use.server) for use in uses]).splitlines():
+    for line in to_table(("SECRET", "SERVER"), uses).splitlines():
         tell(f"  {line}")
     return ask(f"{origin}: no terminal to ask for consent; pass --use-secrets to use its Secrets")

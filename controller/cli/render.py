@@ -22,7 +22,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rukpak.api import names
 from rukpak.api.errors import BundleError
@@ -78,13 +78,16 @@ from rukpak.controller.cli.content import (
     recognize,
     unpack,
 )
-from rukpak.controller.cli.manifest import SecretUse, find_secret_uses, is_consent_given
+from rukpak.controller.cli.manifest import find_secret_uses, is_consent_given
 from rukpak.controller.cli.verbs import RENDERING
 from rukpak.controller.content.store import ContentStore
 from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import attempt
 from rukpak.controller.observe.records import key_of
+from rukpak.controller.revisions.lookups import look_up
+from rukpak.controller.revisions.references import read_values
+from rukpak.controller.revisions.source_access import SecretReader, read_demanded
 from rukpak.controller.settings import Settings
 from rukpak.controller.sources.config_map import KEY
 from rukpak.controller.untrusted import mapping
@@ -93,9 +96,6 @@ from rukpak.controller.views.access import Deployments, open_store
 from rukpak.controller.views.comparison import mask
 from rukpak.controller.views.dry_run import Reviewed
 from rukpak.controller.views.texts import list_of, name_of, to_json, to_yaml
-
-if TYPE_CHECKING:
-    from rukpak.controller.revisions.source_access import SecretReader
 
 NAME = "bundle"
 _STORE_BYTES = 1 << 40
@@ -271,12 +271,9 @@ def ask_for_consent(options: argparse.Namespace, deployment: BundleDeployment, o
 
     Raises: NoConsentError; MisuseError if there is no terminal.
     """
-    if not (options.use_secrets or is_consent_given(_uses(options, deployment), origin)):
+    uses = find_secret_uses(deployment, network_of(options).registry_mirrors)
+    if not (options.use_secrets or is_consent_given(uses, origin)):
         raise NoConsentError
-
-
-def _uses(options: argparse.Namespace, deployment: BundleDeployment) -> list[SecretUse]:
-    return find_secret_uses(deployment, network_of(options).registry_mirrors)
 
 
 def _render_draft(
@@ -312,7 +309,8 @@ def _render_draft(
         check(spec)
         request = replace(request, spec=spec)
     capabilities = served.capabilities() if isinstance(served, Discovery) else served
-    revision = _unpacked(builder.build(request, capabilities, cancelled, context, kept=_kept(options, status, served)))
+    built = builder.build(request, capabilities, cancelled, context, kept=_kept(options, status, served))
+    revision = built.unpacked() if isinstance(built, PackedRevision) else built
     if revision.terms.looked_up:
         account = spec.service_account_name
         whose = f'ServiceAccount "{request.install_namespace}/{account}"' if account else "itself"
@@ -332,8 +330,6 @@ def _kept(options: argparse.Namespace, status: Status, served: Capabilities | Di
 
 
 def _look_up_as_user(options: argparse.Namespace, served: Discovery) -> Callable[[Lookup], Found]:
-    from rukpak.controller.revisions.lookups import look_up  # noqa: PLC0415 - needs the cluster
-
     client = connect(options)
     return lambda lookup: look_up(client, served.resource, lookup, None, whom="you")
 
@@ -348,8 +344,6 @@ def _with_config(
     spec = deployment.spec
     if not needs_objects(spec):
         return spec, None, {}
-    from rukpak.controller.revisions.references import read_values  # noqa: PLC0415 - needs the cluster
-
     found = read_values(connect(options), deployment, None, lambda _object, _version: None)
     spec = spec.model_copy(update={"config": merge_config(spec, found.texts)})
     return spec, confidential_of(deployment, found.texts, found.secrets), found.secrets
@@ -378,10 +372,6 @@ def make_builder(options: argparse.Namespace, store: ContentStore) -> Builder:
     return Builder(store, settings, lambda: datetime.now(UTC))
 
 
-def _unpacked(revision: Revision | PackedRevision) -> Revision:
-    return revision.unpacked() if isinstance(revision, PackedRevision) else revision
-
-
 class _Reader:
     """Reads what sources name in the cluster with the user's permissions; connects only if there is any."""
 
@@ -395,8 +385,6 @@ class _Reader:
 
     @contextmanager
     def _reading(self) -> Iterator[SecretReader]:
-        from rukpak.controller.revisions.source_access import SecretReader  # noqa: PLC0415 - needs the cluster
-
         with self._lock:
             yield SecretReader(connect(self._options), None)
 
@@ -426,7 +414,6 @@ class _Reader:
 
         Raises: BundleError as read_demanded; ConfigurationError.
         """
-        from rukpak.controller.revisions.source_access import SecretReader, read_demanded  # noqa: PLC0415 - needs the cluster
 
         def _read(namespace: str, name: str, path: str) -> dict[str, Any]:
             return SecretReader(connect(self._options), None).read_unfollowed(namespace, name, path)

@@ -117,32 +117,30 @@ def _set_key(scan: _Scan, values: dict[str, Any], convert: Convert, levels: int)
             raise ValueError(f'no key before "{stop}"')
         case "=":
             values[key] = _read_value(scan, convert)
-        case "[":
-            values[key] = _set_item(scan, _list_at(values.get(key), key), convert, levels - 1)
-        case ".":
-            inner = _mapping_at(values.get(key), key)
-            _set_key(scan, inner, convert, levels - 1)
-            values[key] = inner
+        case "[" | ".":
+            values[key] = _set_within(scan, _copy_of(values.get(key), stop, key), convert, levels - 1)
         case _ if key or stop:
             raise ValueError(f'key "{key}" has no value')
 
 
-def _set_item(scan: _Scan, items: list[Any], convert: Convert, levels: int) -> list[Any]:
+def _set_within(scan: _Scan, value: Any, convert: Convert, levels: int) -> Any:
+    if isinstance(value, list):
+        _set_item(scan, value, convert, levels)
+    else:
+        _set_key(scan, value, convert, levels)
+    return value
+
+
+def _set_item(scan: _Scan, items: list[Any], convert: Convert, levels: int) -> None:
     index = _read_index(scan)
     items += [None] * (index + 1 - len(items))
     rest, stop = scan.until("[.=")
     if rest or not stop:
         raise ValueError(f'item {index} is followed by "{rest}"; write [{index}]=VALUE or [{index}].KEY=VALUE')
-    match stop:
-        case "=":
-            items[index] = _read_value(scan, convert)
-        case "[":
-            items[index] = _set_item(scan, _list_at(items[index], f"[{index}]"), convert, levels - 1)
-        case _:
-            inner = _mapping_at(items[index], f"[{index}]")
-            _set_key(scan, inner, convert, levels - 1)
-            items[index] = inner
-    return items
+    if stop == "=":
+        items[index] = _read_value(scan, convert)
+    else:
+        items[index] = _set_within(scan, _copy_of(items[index], stop, f"[{index}]"), convert, levels - 1)
 
 
 def _read_index(scan: _Scan) -> int:
@@ -166,13 +164,9 @@ def _read_value(scan: _Scan, convert: Convert) -> Any:
             return items
 
 
-def _list_at(value: Any, key: str) -> list[Any]:
-    if value is not None and not isinstance(value, list):
-        raise ValueError(f'"{key}" is not a list')
-    return list(value or ())
-
-
-def _mapping_at(value: Any, key: str) -> dict[str, Any]:
-    if value is not None and not isinstance(value, Mapping):
-        raise ValueError(f'"{key}" is not a mapping')
-    return dict(value or {})
+def _copy_of(value: Any, stop: str, key: str) -> Any:
+    """Return a copy of the list that `[` follows, or of the mapping that `.` follows; an empty one of nothing."""
+    kind, name = (list, "list") if stop == "[" else (dict, "mapping")
+    if value is not None and not isinstance(value, kind):
+        raise ValueError(f'"{key}" is not a {name}')
+    return kind(value or ())
