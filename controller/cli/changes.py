@@ -131,7 +131,7 @@ def _change(verb: str, options: argparse.Namespace, change: Mapping[str, Any], *
     check(options, default_all=False)
     deployments = Deployments(connect(options))
     if not options.names:
-        selected = select(verb, options, deployments, default_all=False)
+        selected = select(verb, options, deployments)
         options.names = [value["metadata"]["name"] for value in selected]
     found = find_each(verb, options.names, lambda name: deployments.change(name, change))
     values, failures = wait_if_asked(options, deployments, awaits, found)
@@ -143,7 +143,7 @@ def _change_all(verb: str, options: argparse.Namespace, choose: Choose, *, done:
     """Change all as far as possible: one that cannot be changed must not keep the others from it, in an incident."""
     check(options, default_all=False)
     deployments = Deployments(connect(options))
-    found = select(verb, options, deployments, default_all=False)
+    found = select(verb, options, deployments)
     changed, failed = [], False
     for value in found:
         try:

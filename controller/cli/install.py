@@ -94,17 +94,18 @@ def install(options: argparse.Namespace) -> int:
     tell_all(_describe(draft, reviewed, comparison, options))
     if found and (pinned := found["spec"].get("pinnedRevision")) and not draft.value["spec"].get("pinnedRevision"):
         tell(f"  Rollback: to {short(pinned)}, is undone")
+    declined = f"nothing was {'changed' if found else 'created'}"
     if comparison.is_refused and not options.force:
-        raise FailedError(
-            f"nothing was {'changed' if found else 'created'}: {_refusal(client, reviewed, comparison, options)}"
-        )
+        advice = _advise_adoption(client, reviewed, comparison, options)
+        remedy = f"{f'{advice}; ' if advice else ''}--force writes it all the same"
+        raise FailedError(f"{declined}: some of it would be refused; {remedy}")
     if options.dry_run:
         spec = _merged_spec(deployments, draft, found) if options.file else draft.value["spec"]
         done = "created" if not found else "unchanged" if found["spec"] == spec else "configured"
         text = show([draft.value], options.output) if options.output else f"{name_of(draft.value)} {done} (dry run)\n"
         print(text, end="")
         return 0
-    confirm(options, f"nothing was {'changed' if found else 'created'}")
+    confirm(options, declined)
     value, done = _write(client, options, draft, found)
     values, failures = wait_if_asked(options, deployments, awaits_ready, [value])
     _tidy(client, value, found, is_installed=options.wait and not failures)
@@ -211,11 +212,6 @@ def _summarize(comparison: Comparison, key: bytes) -> Iterator[str]:
 def _describe_recursion(spec: Mapping[str, Any]) -> str:
     is_recursive = (spec.get("config") or {}).get("recursive")
     return ", with manifests in subdirectories (spec.config.recursive)" if is_recursive else ""
-
-
-def _refusal(client: Client, reviewed: Reviewed, comparison: Comparison, options: argparse.Namespace) -> str:
-    advice = _advise_adoption(client, reviewed, comparison, options)
-    return f"some of it would be refused; {f'{advice}; ' if advice else ''}--force writes it all the same"
 
 
 def _advise_adoption(client: Client, reviewed: Reviewed, comparison: Comparison, options: argparse.Namespace) -> str:

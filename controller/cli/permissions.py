@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Capabilities
@@ -22,7 +22,7 @@ from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.resources import GroupVersionKind, Resource
 from rukpak.controller.permissions import Permissions, added, digest_of, look_up, permissions_of
 from rukpak.controller.permissions.statement import Line, Topic, to_lines
-from rukpak.controller.untrusted import mapping
+from rukpak.controller.untrusted import text
 from rukpak.controller.views import FailedError, MisuseError
 from rukpak.controller.views.dry_run import Reviewed
 from rukpak.controller.views.texts import dump_as, list_of, to_json, to_yaml
@@ -43,9 +43,7 @@ def show_permissions(options: argparse.Namespace) -> int:
         permissions = _new(reviewed, options, permissions)
     client = reviewed.client
     known = look_up(permissions, lambda *role: read_rules(client, *role)) if client else frozenset()
-    print(
-        _show_permissions(reviewed, options, permissions, to_lines(permissions), to_lines(known - permissions)), end=""
-    )
+    print(_show_permissions(reviewed, options, permissions, to_lines(known - permissions)), end="")
     return 0
 
 
@@ -57,14 +55,15 @@ def _new(reviewed: Reviewed, options: argparse.Namespace, permissions: Permissio
         return frozenset()
     installed = read_stored(reviewed.client, options, digest) if reviewed.client else None
     if installed is None:
-        text = f"the installed revision {digest} cannot be read; ask for permission to read Secrets in namespace"
-        raise FailedError(f'{text} "{options.namespace}"')
+        remedy = f'ask for permission to read Secrets in namespace "{options.namespace}"'
+        raise FailedError(f"the installed revision {digest} cannot be read; {remedy}")
     return added(permissions, permissions_of(installed))
 
 
 def _show_permissions(
-    reviewed: Reviewed, options: argparse.Namespace, permissions: Permissions, lines: list[Line], known: list[Line]
+    reviewed: Reviewed, options: argparse.Namespace, permissions: Permissions, known: list[Line]
 ) -> str:
+    lines = to_lines(permissions)
     if not options.output:
         return "".join(f"{line}\n" for line in _describe(reviewed, lines, known, is_new=options.new))
     value = {
@@ -188,14 +187,14 @@ class Resources:
             GroupVersionKind.of(item): bool(item["metadata"].get("namespace")) for item in revision.objects
         }
         self._defined = {
-            (str(spec.get("group")), str(_names(spec).get("kind"))): spec for spec in crd_specs(revision.objects)
+            (text(spec, "group"), text(spec, "names", "kind")): spec for spec in crd_specs(revision.objects)
         }
         self.guessed: set[GroupVersionKind] = set()
 
     def find(self, kind: GroupVersionKind) -> Resource:
         """Return the resource of a kind."""
         if spec := self._defined.get((kind.group, kind.kind)):
-            plural, is_namespaced = str(_names(spec).get("plural")), spec.get("scope") == "Namespaced"
+            plural, is_namespaced = text(spec, "names", "plural"), spec.get("scope") == "Namespaced"
             return Resource(kind.group, kind.version, kind.kind, plural, namespaced=is_namespaced)
         if self._served and (resource := self._served(kind)):
             return resource
@@ -205,10 +204,6 @@ class Resources:
             (kind.group, kind.version, kind.kind), self._namespaced.get(kind, False)
         )
         return Resource(kind.group, kind.version, kind.kind, guess_plural(kind.kind), namespaced=is_namespaced)
-
-
-def _names(spec: Mapping[str, object]) -> Mapping[str, object]:
-    return mapping(spec, "names")
 
 
 def guess_plural(kind: str) -> str:

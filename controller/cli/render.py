@@ -22,7 +22,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
 
 from rukpak.api import names
 from rukpak.api.errors import BundleError
@@ -382,11 +381,12 @@ class _Reader:
             for name, part, data in draft.parts
         }
         self._lock = threading.Lock()
+        self._connected: SecretReader | None = None
 
-    @contextmanager
-    def _reading(self) -> Iterator[SecretReader]:
+    def _reader(self) -> SecretReader:
         with self._lock:
-            yield SecretReader(connect(self._options), None)
+            self._connected = self._connected or SecretReader(connect(self._options), None)
+            return self._connected
 
     def read(self, index: int, source: Source) -> Credentials | None:
         """Return the credentials of one source; None if it names none.
@@ -395,8 +395,7 @@ class _Reader:
         """
         if not (source.secret or (self._deployment.spec.service_account_name and source.is_in_registry)):
             return None
-        with self._reading() as reader:
-            return reader.credentials(self._deployment, index, source, lambda _secret, _version: None)
+        return self._reader().credentials(self._deployment, index, source, lambda _secret, _version: None)
 
     def read_trusted(self, index: int, source: Source) -> Trusted:
         """Return what `verify` of one source names; it connects only if that is anything.
@@ -406,20 +405,14 @@ class _Reader:
         verification = source.verification
         if verification is None or not any((*secrets_of(verification), *config_maps_of(verification))):
             return Trusted()
-        with self._reading() as reader:
-            return reader.trusted(self._deployment, index, source, lambda _object, _version: None)
+        return self._reader().trusted(self._deployment, index, source, lambda _object, _version: None)
 
     def read_demanded(self, index: int, source: Source) -> Trusted:
         """Return the keys that an option demands for one source; it connects only if they are in a Secret.
 
         Raises: BundleError as read_demanded; ConfigurationError.
         """
-
-        def _read(namespace: str, name: str, path: str) -> dict[str, Any]:
-            return SecretReader(connect(self._options), None).read_unfollowed(namespace, name, path)
-
-        with self._lock:
-            return read_demanded(index, source, _read)
+        return read_demanded(index, source, lambda *secret: self._reader().read_unfollowed(*secret))
 
     def read_local(self, index: int, name: str) -> LocalContent:
         """Return the content of a ConfigMap, which need not exist if it is one of the draft.
@@ -429,8 +422,7 @@ class _Reader:
         if name in self._maps:
             return self._maps[name]
         place = f"spec.sources[{index}].configMap"
-        with self._reading() as reader:
-            return reader.local_content(self._deployment, name, place, lambda _object, _version: None)
+        return self._reader().local_content(self._deployment, name, place, lambda _object, _version: None)
 
 
 # the result
