@@ -158,6 +158,10 @@ class Adoption(ABC):
     """How objects change; None if the user may not read that."""
     is_whole: bool
     """Whether differences are shown as a whole, and not only some lines."""
+    outcome: str
+    """What is done once all is, for a line about the BundleDeployment."""
+    kept: Sequence[str] = ()
+    """What stays as it was if a step fails."""
     done: list[str] = field(default_factory=list)
     """A line for each step that stays done if a later one fails."""
     key: bytes = field(default_factory=secrets.token_bytes)
@@ -178,14 +182,11 @@ class Adoption(ABC):
 
     def describe_taken(self, finding: Finding, note: str = "") -> Iterator[str]:
         """Yield lines about an object that is taken over, and about what changes of it."""
-        if self.differences is None:
-            yield f"  Take over: {finding.key}{note}"
-            return
-        difference = self.differences.get(finding.key)
-        yield f"  Take over: {finding.key}, {(difference.change if difference else Change.NONE).value}{note}"
-        if self.is_whole or difference is None or difference.change not in _CHANGES:
-            return
-        yield from outline(difference, self.key)
+        difference = (self.differences or {}).get(finding.key)
+        change = difference.change if difference else Change.NONE
+        yield f"  Take over: {finding.key}{'' if self.differences is None else f', {change.value}'}{note}"
+        if difference and change in _CHANGES and not self.is_whole:
+            yield from outline(difference, self.key)
 
     def describe_differences(self) -> Iterator[str]:
         """Yield all lines of all differences, if that is asked for."""
@@ -209,16 +210,8 @@ class Adoption(ABC):
         """
 
     @abstractmethod
-    def outcome(self) -> str:
-        """Return what was done, for a line about the BundleDeployment."""
-
-    @abstractmethod
     def describe_rest(self) -> Iterator[str]:
         """Yield what stays, and what to do about it."""
-
-    def kept(self) -> Iterator[str]:
-        """Yield what stays as it was if a step fails."""
-        yield from ()
 
     def wait_until(self, value: Manifest, awaits: Awaits, seconds: float) -> Manifest:
         """Wait for a BundleDeployment, and return its last state.
@@ -289,11 +282,11 @@ def _carry_out(adoption: Adoption, options: argparse.Namespace) -> int:
         adopted = adoption.carry_out(options.timeout)
     except (UnfinishedError, ApiError) as error:
         tell(f"rukpak adopt: {adoption.name}: {explain(error)}")
-        for line in (*adoption.done, *adoption.kept()):
+        for line in (*adoption.done, *adoption.kept):
             tell(f"  {line}")
         tell("correct that and run the command again")
         return FAILED
-    status = conclude("adopt", options, [adopted], [], done=adoption.outcome())
+    status = conclude("adopt", options, [adopted], [], done=adoption.outcome)
     tell_all(adoption.describe_rest())
     return status
 
@@ -334,6 +327,8 @@ def _adopt_from_tool(client: Client, options: argparse.Namespace, draft: Draft) 
         findings=findings,
         differences={each.key: each for each in comparison.objects},
         is_whole=options.diff,
+        outcome=f"adopted {_count(sum(each.standing is Standing.TAKEN for each in findings))} from {origin}",
+        kept=[f"the release of Helm is kept: {', '.join(release.names)}"] if release else [],
         deployment=deployment,
         origin=origin,
         protection=protection,
@@ -491,15 +486,6 @@ class ToolAdoption(Adoption):
             metadata = self.client.merge_patch(path, change, manager=MANAGER, metadata=True).value["metadata"]
         return Tidied(key=key, left=tuple(left), managers=tuple(other_managers(metadata, owner.name, self.origin)))
 
-    def kept(self) -> Iterator[str]:
-        """Yield the release."""
-        if self.release:
-            yield f"the release of Helm is kept: {', '.join(self.release.names)}"
-
-    def outcome(self) -> str:
-        """Return how many objects were adopted."""
-        return f"adopted {_count(len(self.with_standing(Standing.TAKEN)))} from {self.origin}"
-
     def describe_rest(self) -> Iterator[str]:
         """Yield fields and objects that only the tool knows, and what is suspended."""
         for each in self.tidied:
@@ -611,6 +597,7 @@ def _hand_over(client: Client, options: argparse.Namespace, draft: Draft | None)
         findings=findings,
         differences=None if compared is None else {each.key: each for each in compared if each.key in taken},
         is_whole=options.diff,
+        outcome=f"took over {_count(len(taken))} of {giver.metadata.name}",
         giver=giver,
     )
 
@@ -657,16 +644,11 @@ class HandOver(Adoption):
         self.done.append(f"spec.takeOver of {self.name} names {giver}")
         if self.draft:
             return self.apply(self.draft.with_spec(name_giver(self.draft.value, giver)["spec"]), seconds)
-        current = deployments.get(self.name)
-        spec = {"takeOver": name_giver(current, giver)["spec"]["takeOver"]} if current else {}
-        changed = deployments.change(self.name, {"spec": spec}) if current else None
+        named = name_giver(deployments.get(self.name) or {}, giver)["spec"]["takeOver"]
+        changed = deployments.change(self.name, {"spec": {"takeOver": named}})
         if changed is None:
             raise UnfinishedError("was deleted meanwhile")
         return self.wait_until(changed, awaits_ready, seconds)
-
-    def outcome(self) -> str:
-        """Return how many objects were taken over."""
-        return f"took over {_count(len(self.with_standing(Standing.TAKEN)))} of {self.giver.metadata.name}"
 
     def describe_rest(self) -> Iterator[str]:
         """Yield what the giver still holds, and how it is deleted."""

@@ -157,14 +157,10 @@ def _merge(streams: Iterable[Iterator[dict[str, Any]]]) -> Iterator[dict[str, An
     threads = [threading.Thread(target=_forward, args=(stream,), daemon=True) for stream in streams]
     for thread in threads:
         thread.start()
-    open_streams = len(threads)
-    while open_streams:
-        line = lines.get()
-        if isinstance(line, ApiError):
-            raise line
-        if line is None:
-            open_streams -= 1
-        else:
+    for _ in threads:  # each puts one None, at its end
+        while (line := lines.get()) is not None:
+            if isinstance(line, ApiError):
+                raise line
             yield line
 
 

@@ -43,7 +43,7 @@ def read(value: Mapping[str, Any], origin: str) -> BundleDeployment:
     except ValidationError as error:
         problems += map(describe, problems_of(error))
     if problems:
-        raise _invalid("\n".join(f"{origin}: {problem}" for problem in problems))
+        raise BundleError(Reason.INVALID_CONFIG, "\n".join(f"{origin}: {problem}" for problem in problems))
     return deployment
 
 
@@ -54,16 +54,13 @@ def find(data: bytes, file: str) -> dict[str, Any]:
     """
     found: list[dict[str, Any]] = [each.value for each in read_documents(data, file) if _is_one(each.value)]
     if len(found) != 1:
-        raise _invalid(f"{file}: contains {len(found)} objects of kind {_API_VERSION} {names.KIND}; must contain one")
+        text = f"{file}: contains {len(found)} objects of kind {_API_VERSION} {names.KIND}; must contain one"
+        raise BundleError(Reason.INVALID_CONFIG, text)
     return found[0]
 
 
 def _is_one(value: Any) -> bool:
     return isinstance(value, dict) and (value.get("apiVersion"), value.get("kind")) == (_API_VERSION, names.KIND)
-
-
-def _invalid(message: str) -> BundleError:
-    return BundleError(Reason.INVALID_CONFIG, message)
 
 
 def _unknown(schema: Mapping[str, Any], value: Any, path: str) -> Iterator[str]:

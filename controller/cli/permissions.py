@@ -28,6 +28,7 @@ from rukpak.controller.views.dry_run import Reviewed
 from rukpak.controller.views.texts import dump_as, list_of, to_json, to_yaml
 
 Find = Callable[[GroupVersionKind], Resource | None]
+_FOLLOWED = ("get", "list", "watch")
 
 
 def show_permissions(options: argparse.Namespace) -> int:
@@ -142,28 +143,23 @@ def rights_to_read(deployment: BundleDeployment, find: FindResource) -> Iterator
         for _, secret in secrets_of(source.verification) if source.verification else ():
             yield _right_to_read("secrets", secret.namespace or namespace, secret.name, "get")
         for _, config_map in config_maps_of(source.verification) if source.verification else ():
-            yield _right_to_read("configmaps", namespace, config_map.name, "get", "list", "watch")
+            yield _right_to_read("configmaps", namespace, config_map.name, *_FOLLOWED)
     followed = [(f"{each.kind.lower()}s", each.name) for each in spec.config_from]
     try:
         followed += [("secrets", name) for _, name in find_secrets(spec)]
     except BundleError as error:  # a plug-in that is not installed here
         tell(f"warning: {error.message}; the Secrets that it reads are missing in the rules")
     for resource, name in dict.fromkeys(followed):
-        yield _right_to_read(resource, namespace, name, "get", "list", "watch")
+        yield _right_to_read(resource, namespace, name, *_FOLLOWED)
     for each in spec.depends_on:
         if each.kind:
             found = find(GroupVersionKind.of({"apiVersion": each.api_version, "kind": each.kind}))
-            yield RbacRight(
-                namespace=(each.namespace or namespace) if found.namespaced else "",
-                groups=(found.group,),
-                resources=(found.plural,),
-                resource_names=(each.name,),
-                verbs=("get", "list", "watch"),
-            )
+            place = (each.namespace or namespace) if found.namespaced else ""
+            yield _right_to_read(found.plural, place, each.name, *_FOLLOWED, group=found.group)
 
 
-def _right_to_read(resource: str, namespace: str, name: str, *verbs: str) -> RbacRight:
-    return RbacRight(namespace=namespace, groups=("",), resources=(resource,), resource_names=(name,), verbs=verbs)
+def _right_to_read(resource: str, namespace: str, name: str, *verbs: str, group: str = "") -> RbacRight:
+    return RbacRight(namespace=namespace, groups=(group,), resources=(resource,), resource_names=(name,), verbs=verbs)
 
 
 def _show_roles(options: argparse.Namespace, reviewed: Reviewed, rights: list[RbacRight], account: str) -> str:

@@ -80,7 +80,7 @@ from rukpak.controller.cli.content import (
 from rukpak.controller.cli.manifest import find_secret_uses, is_consent_given
 from rukpak.controller.cli.verbs import RENDERING
 from rukpak.controller.content.store import ContentStore
-from rukpak.controller.kube.client import ApiError, Client
+from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import attempt
 from rukpak.controller.observe.records import key_of
@@ -450,12 +450,9 @@ def show_capabilities(options: argparse.Namespace) -> int:
     Raises: ApiError, ConfigurationError.
     """
     discovery = Discovery(connect(options))
-    found = discovery.capabilities()
-    try:
-        found = discovery.with_custom_kinds(found)
-    except ApiError as error:
-        if error.status != HTTPStatus.FORBIDDEN:
-            raise
+    served = discovery.capabilities()
+    found = attempt(lambda: discovery.with_custom_kinds(served), HTTPStatus.FORBIDDEN) or served
+    if found is served:
         tell(
             "warning: you may not list customresourcedefinitions, so what custom resources store of null and status is "
             "missing"
@@ -491,12 +488,10 @@ def _on_cluster(options: argparse.Namespace) -> Reviewed:
     if options.name is None:
         raise MisuseError("specify NAME or -f FILE")
     client = connect(options)
-    value = Deployments(client).get(options.name)
-    if value is None:
-        raise FailedError(f'BundleDeployment "{options.name}" does not exist')
-    deployment, problem = try_to_read(value)
-    if deployment is None or problem:
-        raise FailedError(f"{options.name}: cannot be read: {problem}")
+    missing = f'BundleDeployment "{options.name}" does not exist'
+    _, deployment = Deployments(client).read(options.name, missing)
+    if deployment.problem:
+        raise FailedError(f"{options.name}: cannot be read: {deployment.problem}")
     status = deployment.status
     digest = status.pending.revision if status.pending else status.revision or status.installed_revision
     stored = read_stored(client, options, digest)

@@ -86,7 +86,8 @@ def uninstall(options: argparse.Namespace) -> int:
     _announce(client, options)
     owned = find_owned(client, Discovery(client), deployments)
     made = find_made(client, owned, options.namespace) if options.delete else []
-    plan = [*_plan(deployments, keep=not options.delete), *(part.name for part in parts)]
+    plan = [f"{name_of(value)} ({_fate(value, keep=not options.delete)})" for value in deployments]
+    plan += [part.name for part in parts]
     if options.namespaces:
         plan += [f"{part.name} (with everything in it)" for part in made]
     deleted = {part.path for part in made} if options.namespaces else set()
@@ -135,11 +136,6 @@ def _announce(client: Client, options: argparse.Namespace) -> None:
 
 def _is_pod(client: Client, namespace: str, name: str) -> bool:
     return read_if_exists(client, f"/api/v1/namespaces/{namespace}/pods/{name}") is not None
-
-
-def _plan(deployments: Iterable[Manifest], *, keep: bool) -> Iterator[str]:
-    for value in deployments:
-        yield f"{name_of(value)} ({_fate(value, keep=keep)})"
 
 
 def _fate(value: Manifest, *, keep: bool) -> str:

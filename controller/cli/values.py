@@ -22,6 +22,7 @@ _CREDENTIAL = re.compile(
     re.IGNORECASE | re.DOTALL,
 ).fullmatch
 """Names of values that are credentials; others of this kind (`existingSecret`) are names of Secrets."""
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _WORDS: Mapping[str, Any] = {"true": True, "false": False, "null": None}
 _MOST_ITEMS, _MOST_LEVELS = 65_536, 30
 """As in Helm."""
@@ -95,17 +96,10 @@ class _Scan:
 
     def until(self, stops: str) -> tuple[str, str]:
         """Return the text before one of these characters, and which one; empty at the end."""
-        found: list[str] = []
-        while not self.is_at_end():
-            character = self._text[self._place]
-            self._place += 1
-            if character in stops:
-                return "".join(found), character
-            if character == "\\" and not self.is_at_end():
-                character = self._text[self._place]
-                self._place += 1
-            found.append(character)
-        return "".join(found), ""
+        found = re.compile(rf"((?:\\.|[^{re.escape(stops)}])*)(.?)", re.DOTALL).match(self._text, self._place)
+        text, stop = found.groups() if found else ("", "")
+        self._place += len(text) + len(stop)
+        return _ESCAPED.sub(r"\1", text), stop
 
 
 def _set_key(scan: _Scan, values: dict[str, Any], convert: Convert, levels: int) -> None:
