@@ -31,7 +31,6 @@ from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.apply.ownership import (
     Disposal,
     Exists,
-    Judgement,
     Owner,
     RemovalCause,
     Situation,
@@ -708,11 +707,8 @@ def assess_for_tool(owner: Owner, origin: Origin, exists: Exists) -> Assess:
     """Return how objects are assessed that a tool has installed: those with its marks, or nobody's, are taken over."""
 
     def _assess(target: Target, record: Record, metadata: Metadata) -> Finding:
-        def _judge(protection: str) -> Judgement:
-            carries = target.carries_reference
-            return judge(record, owner, exists=exists, collision_protection=protection, carries_reference=carries)
-
-        found = _judge(PROTECTIONS[-1])
+        judged = partial(judge, record, owner, exists=exists, carries_reference=target.carries_reference)
+        found = judged(collision_protection=PROTECTIONS[-1])
         if found.situation is Situation.USED:
             return Finding(key=target.key, standing=Standing.USED)
         if found.situation is not Situation.ADOPT:
@@ -720,7 +716,7 @@ def assess_for_tool(owner: Owner, origin: Origin, exists: Exists) -> Assess:
         if found.owner and not (found.owner == record.marks and origin.has_marked(metadata)):
             problem = f"belongs to {found.owner}, not to {origin}"
             return Finding(key=target.key, standing=Standing.REFUSED, problem=problem)
-        least = next(each for each in PROTECTIONS if _judge(each).situation is Situation.ADOPT)
+        least = next(each for each in PROTECTIONS if judged(collision_protection=each).situation is Situation.ADOPT)
         return Finding(key=target.key, standing=Standing.TAKEN, protection=least)
 
     return _assess

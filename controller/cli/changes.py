@@ -201,13 +201,10 @@ def _awaits_reconciliation(requested_at: str) -> Awaits:
         if status != "False":
             return Awaited(f"sources are not re-resolved yet: {AWAITING_CONTROLLER}")
         is_retried = time.monotonic() - sent_at >= RETRY_SECONDS
-        return Awaited(f"{reason}: {message}", is_hopeless=is_retried and _stalls(reason))
+        stalls = any(each.value == reason and each.retry.stalls for each in Reason)
+        return Awaited(f"{reason}: {message}", is_hopeless=is_retried and stalls)
 
     return _awaits
-
-
-def _stalls(reason: str) -> bool:
-    return any(each.value == reason and each.retry.stalls for each in Reason)
 
 
 def approve(options: argparse.Namespace) -> int:

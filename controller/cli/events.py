@@ -130,17 +130,15 @@ def _stream_lines(client: Client, options: argparse.Namespace, pod: str) -> Iter
     with client.stream(
         f"{PODS.path(options.namespace, pod)}/log", query=query, accept="application/json, */*", silence=SILENCE_SECONDS
     ) as stream:
-        for line in stream:
-            yield from _parse(line)
+        yield from filter(None, map(_parse, stream))
 
 
-def _parse(line: bytes) -> Iterator[dict[str, Any]]:
+def _parse(line: bytes) -> dict[str, Any] | None:
     try:
         value = json.loads(line)
     except ValueError:
-        return
-    if isinstance(value, dict):
-        yield value
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _merge(streams: Iterable[Iterator[dict[str, Any]]]) -> Iterator[dict[str, Any]]:

@@ -186,7 +186,9 @@ def _describe(draft: Draft, reviewed: Reviewed, comparison: Comparison, options:
         yield from write(comparison, key, colors=False)
     else:
         yield from _summarize(comparison, key)
-    yield f"  Format: {spec['format']}{_describe_recursion(spec)}"
+    is_recursive = mapping(spec, "config").get("recursive")
+    place = ", with manifests in subdirectories (spec.config.recursive)" if is_recursive else ""
+    yield f"  Format: {spec['format']}{place}"
     if bundle := reviewed.revision.terms.bundle:
         yield f"  Bundle: {bundle}"
     yield f"  Namespace: {reviewed.revision.terms.install_namespace}"
@@ -207,11 +209,6 @@ def _summarize(comparison: Comparison, key: bytes) -> Iterator[str]:
             yield from outline(each, key)
         elif each.change is Change.DELETED:
             yield f"  Deleted: {each.key}"
-
-
-def _describe_recursion(spec: Mapping[str, Any]) -> str:
-    is_recursive = (spec.get("config") or {}).get("recursive")
-    return ", with manifests in subdirectories (spec.config.recursive)" if is_recursive else ""
 
 
 def _advise_adoption(client: Client, reviewed: Reviewed, comparison: Comparison, options: argparse.Namespace) -> str:

@@ -9,7 +9,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum
@@ -35,6 +35,7 @@ from rukpak.controller.kube.errors import ApiError, ConfigurationError, attempt
 from rukpak.controller.kube.resources import GroupVersionKind, Resource
 from rukpak.controller.processes.programs import Mechanisms
 from rukpak.controller.settings import Settings
+from rukpak.controller.untrusted import mapping, mappings
 from rukpak.controller.views.access import (
     Deployments,
     Holder,
@@ -418,8 +419,7 @@ def _is_allowed(client: Client, account: str, right: Right, namespace: str) -> b
         "kind": "SubjectAccessReview",
         "spec": {"user": user, "groups": groups, "resourceAttributes": attributes},
     }
-    status: Mapping[str, Any] = client.create(REVIEWS, body).value.get("status") or {}
-    return bool(status.get("allowed"))
+    return bool(mapping(client.create(REVIEWS, body).value, "status").get("allowed"))
 
 
 def _check_watched(client: Client, namespace: str) -> Iterator[Finding]:
@@ -462,7 +462,7 @@ def _check_shards(client: Client, namespace: str) -> Iterator[Finding]:
 
 
 def _is_stalled(value: Mapping[str, Any]) -> bool:
-    conditions: Sequence[Mapping[str, Any]] = (value.get("status") or {}).get("conditions") or []
+    conditions = mappings(value, "status", "conditions")
     return any(each.get("type") == "Stalled" and each.get("status") == "True" for each in conditions)
 
 

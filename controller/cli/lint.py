@@ -195,7 +195,11 @@ def _find_place(places: Places, finding: Finding) -> tuple[str, int] | None:
     group, kind, namespace, name = finding.identity
     found = places.get((group, kind, name), ())
     if len(found) > 1:
-        found = [(file, node) for file, node in found if _namespace_of(node) == namespace]
+        found = [
+            (file, node)
+            for file, node in found
+            if _text(_fields(_fields(node)["metadata"][1]), "namespace") == namespace
+        ]
     if len(found) != 1:
         return None
     file, node = found[0]
@@ -243,11 +247,6 @@ def _fields(node: yaml.Node) -> dict[str, tuple[yaml.Node, yaml.Node]]:
 def _text(fields: Mapping[str, tuple[yaml.Node, yaml.Node]], name: str) -> str:
     node = fields[name][1] if name in fields else None
     return str(node.value) if isinstance(node, yaml.ScalarNode) else ""
-
-
-def _namespace_of(node: yaml.Node) -> str:
-    fields = _fields(node)
-    return _text(_fields(fields["metadata"][1]), "namespace")
 
 
 def _line_of(node: yaml.Node, field: str) -> int:

@@ -1,12 +1,11 @@
-"""A BundleDeployment in a file: validated without an API server, and consent to use the Secrets that it names.
+"""A BundleDeployment in a file: validated without an API server, and which Secrets it names, for whom.
 
-A stranger may have written the file, and may run the servers that it names. The question is asked on the terminal,
-since stdin may be the file. Without a terminal, nothing is read unless the user passes `--use-secrets`.
+Not here: the question whether they may be used (render.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -18,12 +17,10 @@ from rukpak.api.v1alpha2.reading import describe, problems_of
 from rukpak.api.v1alpha2.schema import open_api_schema
 from rukpak.api.v1alpha2.types import BundleDeployment, Source
 from rukpak.controller.building.config_values import find_secrets
-from rukpak.controller.cli.command import ask, tell
 from rukpak.controller.formats.manifests import read_documents
 from rukpak.controller.sources.git.connection import parse_repository
 from rukpak.controller.sources.hosts import parse_address
 from rukpak.controller.sources.image.reference import chart_reference, find_endpoint, parse_reference
-from rukpak.controller.views.texts import to_table
 
 _API_VERSION = f"{names.GROUP}/v1alpha2"
 
@@ -52,15 +49,12 @@ def find(data: bytes, file: str) -> dict[str, Any]:
 
     Raises: BundleError (InvalidBundle: not YAML; InvalidConfig: not exactly one).
     """
-    found: list[dict[str, Any]] = [each.value for each in read_documents(data, file) if _is_one(each.value)]
+    values = [each.value for each in read_documents(data, file) if isinstance(each.value, dict)]
+    found = [each for each in values if (each.get("apiVersion"), each.get("kind")) == (_API_VERSION, names.KIND)]
     if len(found) != 1:
         text = f"{file}: contains {len(found)} objects of kind {_API_VERSION} {names.KIND}; must contain one"
         raise BundleError(Reason.INVALID_CONFIG, text)
     return found[0]
-
-
-def _is_one(value: Any) -> bool:
-    return isinstance(value, dict) and (value.get("apiVersion"), value.get("kind")) == (_API_VERSION, names.KIND)
 
 
 def _unknown(schema: Mapping[str, Any], value: Any, path: str) -> Iterator[str]:
@@ -116,20 +110,3 @@ def _server_of(source: Source, mirrors: Mapping[str, str]) -> str:
         return f'chosen by plug-in "{source.kind}"'
     # Look-alike letters would disguise the server.
     return host.encode("ascii", "backslashreplace").decode()
-
-
-def is_consent_given(uses: Sequence[SecretUse], origin: str) -> bool:
-    """Ask on the terminal whether Secrets may be used, unless there are none; return whether they may.
-
-    Args:
-        uses: of Secrets.
-        origin: of the BundleDeployment that names them.
-
-    Raises: MisuseError if there is no terminal.
-    """
-    if not uses:
-        return True
-    tell(f"{origin} uses your permissions to read these Secrets and send them to these servers, or print them:")
-    for line in to_table(("SECRET", "SERVER"), uses).splitlines():
-        tell(f"  {line}")
-    return ask(f"{origin}: no terminal to ask for consent; pass --use-secrets to use its Secrets")

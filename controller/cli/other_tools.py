@@ -548,14 +548,14 @@ def _only_existing(recorded: Any, live: Any, path: tuple[str, ...]) -> Any:
 def other_managers(metadata: Mapping[str, Any], owner: str, origin: Origin) -> list[str]:
     """Return the managers that stay, with the fields of ours that they have set, too: these stay when we drop them."""
     ours = fields_of(entry_of({"metadata": metadata}, names.field_manager(owner)))
-    managers = (names.field_manager(owner), names.initial_field_manager(owner))
-    others = (each for each in metadata.get("managedFields") or [] if each.get("manager") not in managers)
+    own = (names.field_manager(owner), names.initial_field_manager(owner))
     return sorted(
         {
-            str(entry.get("manager"))
-            for entry in others
-            if not entry.get("subresource")
-            and not origin.is_manager(str(entry.get("manager")))
+            manager
+            for entry in metadata.get("managedFields") or []
+            if (manager := str(entry.get("manager"))) not in own
+            and not entry.get("subresource")
+            and not origin.is_manager(manager)
             and _overlap(fields_of(entry), ours)
         }
     )

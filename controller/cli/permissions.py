@@ -125,8 +125,7 @@ def _resources(reviewed: Reviewed) -> Resources:
     if reviewed.client is None:
         return Resources(reviewed.revision, capabilities_file.shipped())
     discovery = Discovery(reviewed.client)
-    served: Capabilities = discovery.capabilities()
-    return Resources(reviewed.revision, served, discovery.resource)
+    return Resources(reviewed.revision, discovery.capabilities(), discovery.resource)
 
 
 def rights_to_read(deployment: BundleDeployment, find: FindResource) -> Iterator[RbacRight]:
@@ -177,7 +176,7 @@ class Resources:
     for all built-in kinds, and for most others.
     """
 
-    def __init__(self, revision: Revision, capabilities: Capabilities, served: Find | None = None) -> None:
+    def __init__(self, revision: Revision, capabilities: Capabilities, served: Find = lambda _: None) -> None:
         self._capabilities, self._served = capabilities, served
         self._namespaced = {
             GroupVersionKind.of(item): bool(item["metadata"].get("namespace")) for item in revision.objects
@@ -192,7 +191,7 @@ class Resources:
         if spec := self._defined.get((kind.group, kind.kind)):
             plural, is_namespaced = text(spec, "names", "plural"), spec.get("scope") == "Namespaced"
             return Resource(kind.group, kind.version, kind.kind, plural, namespaced=is_namespaced)
-        if self._served and (resource := self._served(kind)):
+        if resource := self._served(kind):
             return resource
         if kind.group not in BUILT_IN_GROUPS:
             self.guessed.add(kind)

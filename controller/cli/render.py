@@ -65,7 +65,7 @@ from rukpak.controller.building.request import (
 from rukpak.controller.building.revision import PackedRevision, Revision
 from rukpak.controller.cli import manifest
 from rukpak.controller.cli.changes import read_kept
-from rukpak.controller.cli.command import NoConsentError, connect, read_file, tell
+from rukpak.controller.cli.command import NoConsentError, ask, connect, read_file, tell
 from rukpak.controller.cli.content import (
     Draft,
     check_stdin,
@@ -77,7 +77,7 @@ from rukpak.controller.cli.content import (
     recognize,
     unpack,
 )
-from rukpak.controller.cli.manifest import find_secret_uses, is_consent_given
+from rukpak.controller.cli.manifest import find_secret_uses
 from rukpak.controller.cli.verbs import RENDERING
 from rukpak.controller.content.store import ContentStore
 from rukpak.controller.kube.client import Client
@@ -94,7 +94,7 @@ from rukpak.controller.views import FailedError, MisuseError
 from rukpak.controller.views.access import Deployments, open_store
 from rukpak.controller.views.comparison import mask
 from rukpak.controller.views.dry_run import Reviewed
-from rukpak.controller.views.texts import list_of, name_of, to_json, to_yaml
+from rukpak.controller.views.texts import list_of, name_of, to_json, to_table, to_yaml
 
 NAME = "bundle"
 _STORE_BYTES = 1 << 40
@@ -266,12 +266,19 @@ def render_local(options: argparse.Namespace, store: ContentStore, capabilities:
 
 
 def ask_for_consent(options: argparse.Namespace, deployment: BundleDeployment, origin: str) -> None:
-    """Ask whether the Secrets that a BundleDeployment names may be used, unless a flag says so.
+    """Ask whether the Secrets that a BundleDeployment names may be used, unless it names none or a flag says so.
+
+    A stranger may have written it, and may run the servers that it names. The question is asked on the terminal, since
+    stdin may be the file. Without a terminal, nothing is read.
 
     Raises: NoConsentError; MisuseError if there is no terminal.
     """
-    uses = find_secret_uses(deployment, network_of(options).registry_mirrors)
-    if not (options.use_secrets or is_consent_given(uses, origin)):
+    if options.use_secrets or not (uses := find_secret_uses(deployment, network_of(options).registry_mirrors)):
+        return
+    tell(f"{origin} uses your permissions to read these Secrets and send them to these servers, or print them:")
+    for line in to_table(("SECRET", "SERVER"), uses).splitlines():
+        tell(f"  {line}")
+    if not ask(f"{origin}: no terminal to ask for consent; pass --use-secrets to use its Secrets"):
         raise NoConsentError
 
 
@@ -383,7 +390,7 @@ class _Reader:
         self._lock = threading.Lock()
         self._connected: SecretReader | None = None
 
-    def _reader(self) -> SecretReader:
+    def _connect(self) -> SecretReader:
         with self._lock:
             self._connected = self._connected or SecretReader(connect(self._options), None)
             return self._connected
@@ -395,7 +402,7 @@ class _Reader:
         """
         if not (source.secret or (self._deployment.spec.service_account_name and source.is_in_registry)):
             return None
-        return self._reader().credentials(self._deployment, index, source, lambda _secret, _version: None)
+        return self._connect().credentials(self._deployment, index, source, lambda _secret, _version: None)
 
     def read_trusted(self, index: int, source: Source) -> Trusted:
         """Return what `verify` of one source names; it connects only if that is anything.
@@ -405,14 +412,14 @@ class _Reader:
         verification = source.verification
         if verification is None or not any((*secrets_of(verification), *config_maps_of(verification))):
             return Trusted()
-        return self._reader().trusted(self._deployment, index, source, lambda _object, _version: None)
+        return self._connect().trusted(self._deployment, index, source, lambda _object, _version: None)
 
     def read_demanded(self, index: int, source: Source) -> Trusted:
         """Return the keys that an option demands for one source; it connects only if they are in a Secret.
 
         Raises: BundleError as read_demanded; ConfigurationError.
         """
-        return read_demanded(index, source, lambda *secret: self._reader().read_unfollowed(*secret))
+        return read_demanded(index, source, lambda *secret: self._connect().read_unfollowed(*secret))
 
     def read_local(self, index: int, name: str) -> LocalContent:
         """Return the content of a ConfigMap, which need not exist if it is one of the draft.
@@ -422,7 +429,7 @@ class _Reader:
         if name in self._maps:
             return self._maps[name]
         place = f"spec.sources[{index}].configMap"
-        return self._reader().local_content(self._deployment, name, place, lambda _object, _version: None)
+        return self._connect().local_content(self._deployment, name, place, lambda _object, _version: None)
 
 
 # the result

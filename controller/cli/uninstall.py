@@ -37,7 +37,7 @@ from rukpak.controller.manager.process import set_up_log
 from rukpak.controller.observe.records import Record, project
 from rukpak.controller.settings import Settings
 from rukpak.controller.views import FailedError, MisuseError
-from rukpak.controller.views.access import MANAGER, Deployments, Manifest, NoApiError, read_holder, read_if_exists
+from rukpak.controller.views.access import MANAGER, PODS, Deployments, Manifest, NoApiError, read_holder, read_if_exists
 from rukpak.controller.views.texts import name_of
 
 STOP_SECONDS = 10.0
@@ -128,14 +128,10 @@ def _find_deployments(client: Client) -> list[Manifest]:
 def _announce(client: Client, options: argparse.Namespace) -> None:
     tell(f"Uninstalling RukPak from {describe_cluster(client, options)}")
     holder = read_holder(client, options.namespace)
-    if holder and holder.is_running and not _is_pod(client, options.namespace, holder.host):
+    if holder and holder.is_running and not read_if_exists(client, PODS.path(options.namespace, holder.host)):
         tell(
             f'warning: a controller outside of this cluster is active, on "{holder.host}"; stop it before you continue'
         )
-
-
-def _is_pod(client: Client, namespace: str, name: str) -> bool:
-    return read_if_exists(client, f"/api/v1/namespaces/{namespace}/pods/{name}") is not None
 
 
 def _fate(value: Manifest, *, keep: bool) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 from rukpak.controller.content.limits import name_key
@@ -53,10 +54,7 @@ def typed(text: str) -> Any:
 
 def merge_files(files: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the values of several files; those of a later file win."""
-    merged: dict[str, Any] = {}
-    for each in files:
-        merged = merge_values(merged, each)
-    return merged
+    return reduce(merge_values, files, dict[str, Any]())
 
 
 def find_credentials(config: Any, path: str = "spec.config") -> Iterator[tuple[str, Any]]:

@@ -160,7 +160,6 @@ def _add_fate(parser: Parser) -> None:
 
 # flags of several verbs
 
-_SHELLS = ("bash", "zsh", "fish")
 _PLAYGROUND = ("up", "restart", "status", "env", "down")
 _LOCAL = "folder, archive, packed chart or file of manifests"
 _SOURCES = (
@@ -855,7 +854,7 @@ INSTALLATION = {
             "completion bash > ~/.local/share/bash-completion/completions/rukpak": "for each new bash",
             "completion fish | source": "for the current fish",
         },
-        flags=(_argument("shell", "SHELL", ", ".join(_SHELLS), type=OneOf(_SHELLS)),),
+        flags=(_argument("shell", "SHELL", "bash, zsh, fish", type=OneOf(("bash", "zsh", "fish"))),),
         entry="completion:show_script",
     ),
     "uninstall": Verb(

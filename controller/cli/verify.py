@@ -31,15 +31,11 @@ _NOT_ASKED = SourcePin(
     kind="", resolved="", digest="", spec_digest="", origin="-", resolved_at=datetime.fromtimestamp(0, UTC)
 )
 """In place of the pin of a source that is not asked."""
-
-
 Finding = SourcePin | Mapping[str, str]
 """What was found about one source: the pin with its signer, or else `problem` or `note`, which starts with its field.
 
 A problem is why it is not signed as it must be, a note why it need not be.
 """
-
-
 _HEADS = {"problem": "not verified", "note": "not checked"}
 
 
@@ -111,14 +107,12 @@ def verify(options: argparse.Namespace, draft: Draft, deployment: BundleDeployme
 
 def _show(findings: Sequence[Finding], output: str) -> str:
     if output:
-        return dump_as(output, {"sources": list(map(_as_value, findings))})
+        return dump_as(output, {"sources": [_dump(each) if isinstance(each, SourcePin) else each for each in findings]})
     return "".join(f"{line}\n" for finding in findings for line in _lines(finding))
 
 
-def _as_value(finding: Finding) -> Mapping[str, Any]:
-    if isinstance(finding, SourcePin):
-        return finding.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
-    return finding
+def _dump(pin: SourcePin) -> dict[str, Any]:
+    return pin.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
 
 
 def _lines(finding: Finding) -> Iterator[str]:

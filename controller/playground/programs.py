@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -178,13 +178,10 @@ ETCD = Program(
     checksum="v{version}/SHA256SUMS",
     member="etcd-v{version}-linux-{architecture}/etcd",
 )
-KUBECTL = Program(
-    name="kubectl",
-    part="control-plane",
-    project="kubernetes",
+KUBECTL = replace(
+    _kubernetes_component("kubectl"),
     fits=_is_within_one_minor,
     wanted=lambda settings: "{}.{}, or one minor version apart".format(*_kubernetes(settings)),
-    file="v{version}/bin/linux/{architecture}/kubectl",
     version_arguments=("version", "--client"),
 )
 REGISTRY = _alone(
