@@ -73,16 +73,12 @@ def _run(words: Sequence[str]) -> int:
         case ["--version"]:
             return _run(["version", "--client"])
         case ["__complete", *line]:  # help does not list it; cobra calls it the same
-            return _complete(line)
+            from rukpak.controller.cli.completion import answer  # noqa: PLC0415 - only for shells
+
+            return answer(line)
         case [verb, *arguments] if verb in VERBS:
             return _run_verb(verb, make_parser(verb).read(arguments))
     return _refuse(words)
-
-
-def _complete(line: Sequence[str]) -> int:
-    from rukpak.controller.cli.completion import answer  # noqa: PLC0415 - only for shells
-
-    return answer(line)
 
 
 def _run_verb(verb: str, options: argparse.Namespace) -> int:

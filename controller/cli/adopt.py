@@ -31,7 +31,6 @@ from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.apply.ownership import (
     Disposal,
     Exists,
-    Judgement,
     Owner,
     RemovalCause,
     Situation,
@@ -47,7 +46,6 @@ from rukpak.controller.cli.content import LOCAL, Draft, is_named, make_draft, wr
 from rukpak.controller.cli.deployments import Awaits, awaits_ready, conclude, wait_until
 from rukpak.controller.cli.diff import compare
 from rukpak.controller.cli.other_tools import (
-    Applied,
     Origin,
     Release,
     Rival,
@@ -62,11 +60,19 @@ from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import ApiError, attempt
-from rukpak.controller.kube.resources import DEPLOYMENTS, NAMESPACES, Resource
+from rukpak.controller.kube.resources import DEPLOYMENTS, NAMESPACES
 from rukpak.controller.observe.records import Record, key_of, pass_on, project
 from rukpak.controller.untrusted import mapping
 from rukpak.controller.views import FailedError, MisuseError
-from rukpak.controller.views.access import MANAGER, REQUESTS, Deployments, Manifest, list_objects, read_if_exists
+from rukpak.controller.views.access import (
+    MANAGER,
+    REQUESTS,
+    TRIES,
+    Deployments,
+    Manifest,
+    list_objects,
+    read_if_exists,
+)
 from rukpak.controller.views.comparison import Change, Comparison, Difference, outline, summarize, write_one
 from rukpak.controller.views.dry_run import Reviewed, compare_two, find_targets
 from rukpak.controller.views.objects import NO_UID, make_nodes, make_outline, make_unlisted, owner_of
@@ -86,10 +92,6 @@ PROTECTIONS = ("Prevent", "IfNoController", "None")
 
 _NAMESPACE, _SECRET = ("", "Namespace"), ("", "Secret")
 Metadata = Mapping[str, Any]
-
-
-TRIES = 5
-"""Status of a workload may change between reading and writing."""
 
 
 class UnfinishedError(Exception):
@@ -115,10 +117,9 @@ class Finding:
 
     key: ObjectKey
     standing: Standing
-    resource: Resource | None = None
-    """None if the cluster does not serve its kind yet."""
-    metadata: Metadata | None = None
-    """None if it does not exist."""
+    path: str = ""
+    metadata: Metadata = field(default_factory=dict)
+    """Empty if it does not exist, as the path is then."""
     problem: str = ""
     """Why it is refused."""
     protection: str = PROTECTIONS[0]
@@ -156,6 +157,10 @@ class Adoption(ABC):
     """How objects change; None if the user may not read that."""
     is_whole: bool
     """Whether differences are shown as a whole, and not only some lines."""
+    outcome: str
+    """What is done once all is, for a line about the BundleDeployment."""
+    kept: Sequence[str] = ()
+    """What stays as it was if a step fails."""
     done: list[str] = field(default_factory=list)
     """A line for each step that stays done if a later one fails."""
     key: bytes = field(default_factory=secrets.token_bytes)
@@ -176,14 +181,11 @@ class Adoption(ABC):
 
     def describe_taken(self, finding: Finding, note: str = "") -> Iterator[str]:
         """Yield lines about an object that is taken over, and about what changes of it."""
-        if self.differences is None:
-            yield f"  Take over: {finding.key}{note}"
-            return
-        difference = self.differences.get(finding.key)
-        yield f"  Take over: {finding.key}, {(difference.change if difference else Change.NONE).value}{note}"
-        if self.is_whole or difference is None or difference.change not in _CHANGES:
-            return
-        yield from outline(difference, self.key)
+        difference = (self.differences or {}).get(finding.key)
+        change = difference.change if difference else Change.NONE
+        yield f"  Take over: {finding.key}{'' if self.differences is None else f', {change.value}'}{note}"
+        if difference and change in _CHANGES and not self.is_whole:
+            yield from outline(difference, self.key)
 
     def describe_differences(self) -> Iterator[str]:
         """Yield all lines of all differences, if that is asked for."""
@@ -207,16 +209,8 @@ class Adoption(ABC):
         """
 
     @abstractmethod
-    def outcome(self) -> str:
-        """Return what was done, for a line about the BundleDeployment."""
-
-    @abstractmethod
     def describe_rest(self) -> Iterator[str]:
         """Yield what stays, and what to do about it."""
-
-    def kept(self) -> Iterator[str]:
-        """Yield what stays as it was if a step fails."""
-        yield from ()
 
     def wait_until(self, value: Manifest, awaits: Awaits, seconds: float) -> Manifest:
         """Wait for a BundleDeployment, and return its last state.
@@ -286,12 +280,12 @@ def _carry_out(adoption: Adoption, options: argparse.Namespace) -> int:
     try:
         adopted = adoption.carry_out(options.timeout)
     except (UnfinishedError, ApiError) as error:
-        tell(f"rukpak adopt: {adoption.name}: {explain(error) if isinstance(error, ApiError) else error}")
-        for line in (*adoption.done, *adoption.kept()):
+        tell(f"rukpak adopt: {adoption.name}: {explain(error)}")
+        for line in (*adoption.done, *adoption.kept):
             tell(f"  {line}")
         tell("correct that and run the command again")
         return FAILED
-    status = conclude("adopt", options, [adopted], [], done=adoption.outcome())
+    status = conclude("adopt", options, [adopted], [], done=adoption.outcome)
     tell_all(adoption.describe_rest())
     return status
 
@@ -321,7 +315,7 @@ def _adopt_from_tool(client: Client, options: argparse.Namespace, draft: Draft) 
     findings = survey(client, discovery, find_targets(reviewed, discovery), assess)
     protection = find_protection(findings, deployment.spec.collision_protection)
     adopted = [each for each in findings if each.standing in (Standing.TAKEN, Standing.OURS)]
-    labels = [(each.metadata or {}).get("labels") or {} for each in adopted]
+    labels = [each.metadata.get("labels") or {} for each in adopted]
     known = {each.key for each in findings}
     lacking = [key for key in (release.objects if release else ()) if key not in known and key[:2] != _NAMESPACE]
     comparison = compare(_under(reviewed, protection), options, origin.managers)
@@ -332,6 +326,8 @@ def _adopt_from_tool(client: Client, options: argparse.Namespace, draft: Draft) 
         findings=findings,
         differences={each.key: each for each in comparison.objects},
         is_whole=options.diff,
+        outcome=f"adopted {_count(sum(each.standing is Standing.TAKEN for each in findings))} from {origin}",
+        kept=[f"the release of Helm is kept: {', '.join(release.names)}"] if release else [],
         deployment=deployment,
         origin=origin,
         protection=protection,
@@ -344,7 +340,7 @@ def _adopt_from_tool(client: Client, options: argparse.Namespace, draft: Draft) 
 
 def _exists(client: Client, discovery: Discovery, key: ObjectKey) -> bool:
     resource = discovery.any_version(key.group, key.kind)
-    return resource is not None and read_metadata(client, resource, key) is not None
+    return resource is not None and read_metadata(client, resource.path(key.namespace, key.name)) is not None
 
 
 def _under(reviewed: Reviewed, protection: str) -> Reviewed:
@@ -377,11 +373,6 @@ class ToolAdoption(Adoption):
         """Whether an object cannot be taken over or applied."""
         return self.comparison.is_refused or bool(self.with_standing(Standing.REFUSED))
 
-    @property
-    def rendered(self) -> Mapping[ObjectKey, Mapping[str, Any]]:
-        """Objects as the tool has rendered them, as far as that is known."""
-        return self.release.objects if self.release else {}
-
     def describe(self) -> Iterator[str]:
         """Yield what would be done, line by line."""
         yield f"{self.name}: adopt from {self.origin}"
@@ -411,7 +402,7 @@ class ToolAdoption(Adoption):
         yield from others
 
     def _set_by(self, finding: Finding) -> str:
-        entries = (finding.metadata or {}).get("managedFields") or []
+        entries = finding.metadata.get("managedFields") or []
         found = dict.fromkeys(str(each.get("manager", "")) for each in entries if not each.get("subresource"))
         theirs = [manager for manager in found if self.origin.is_manager(manager)][:SHOWN_MANAGERS]
         return f" (set by {', '.join(theirs)})" if theirs else ""
@@ -431,9 +422,8 @@ class ToolAdoption(Adoption):
         spec = {**self.draft.value["spec"], "collisionProtection": self.protection}
         adopted = self.apply(self.draft.with_spec(spec), seconds)
         deployment, _ = try_to_read(adopted)
-        tidy = partial(self._tidy, Discovery(self.client), owner_of(deployment or self.deployment))
         found = (*self.with_standing(Standing.TAKEN), *self.with_standing(Standing.OURS))
-        self.tidied = self._for_each(tidy, found)
+        self.tidied = self._for_each(partial(self._tidy, owner_of(deployment or self.deployment)), found)
         if self.protection != self.deployment.spec.collision_protection:
             adopted = self.apply(self.draft, seconds)
         if self.release:
@@ -468,46 +458,32 @@ class ToolAdoption(Adoption):
 
         Raises: ApiError; a 409 if the object has changed meanwhile.
         """
-        key, resource = finding.key, finding.resource
-        metadata = read_metadata(self.client, resource, key) if resource and self.origin.managers else None
+        metadata = read_metadata(self.client, finding.path) if self.origin.managers else None
         live = {"metadata": metadata or {}}
         renamed = pass_on(live, self.origin.managers)
-        if resource and renamed is not live:
-            entries, version = renamed["metadata"]["managedFields"], renamed["metadata"]["resourceVersion"]
-            change = {"metadata": {"resourceVersion": version, "managedFields": entries}}
-            self.client.merge_patch(resource.path(key.namespace, key.name), change, manager=MANAGER, metadata=True)
-        return Tidied(key=key)
+        if renamed is not live:
+            change = {key: renamed["metadata"][key] for key in ("resourceVersion", "managedFields")}
+            self.client.merge_patch(finding.path, {"metadata": change}, manager=MANAGER, metadata=True)
+        return Tidied(key=finding.key)
 
-    def _tidy(self, discovery: Discovery, owner: Owner, finding: Finding) -> Tidied:
+    def _tidy(self, owner: Owner, finding: Finding) -> Tidied:
         """Remove from an object what the tool has left on it.
 
         Raises: ApiError; a 409 if it has changed meanwhile.
         """
-        key = finding.key
-        resource = finding.resource or discovery.any_version(key.group, key.kind)
-        found = read_if_exists(self.client, resource.path(key.namespace, key.name)) if resource else None
-        if resource is None or found is None:
+        key, path = finding.key, finding.path
+        found = read_if_exists(self.client, path)
+        if found is None:
             return Tidied(key=key, problem="does not exist")
         metadata = found.value["metadata"]
         record = project({"metadata": metadata}, key.group, key.kind)
         if (record.owner, record.owner_uid) != (owner.name, owner.uid):
             return Tidied(key=key, problem=f"does not belong to {owner.name}")
-        left = find_left_by_tool(
-            finding.metadata or metadata, found.value, owner.name, self.origin, self.rendered.get(key)
-        )
+        rendered = self.release.objects.get(key) if self.release else None
+        left = find_left_by_tool(finding.metadata, found.value, owner.name, self.origin, rendered)
         if change := make_change(metadata, owner.name, self.origin):
-            path = resource.path(key.namespace, key.name)
             metadata = self.client.merge_patch(path, change, manager=MANAGER, metadata=True).value["metadata"]
         return Tidied(key=key, left=tuple(left), managers=tuple(other_managers(metadata, owner.name, self.origin)))
-
-    def kept(self) -> Iterator[str]:
-        """Yield the release."""
-        if self.release:
-            yield f"the release of Helm is kept: {', '.join(self.release.names)}"
-
-    def outcome(self) -> str:
-        """Return how many objects were adopted."""
-        return f"adopted {_count(len(self.with_standing(Standing.TAKEN)))} from {self.origin}"
 
     def describe_rest(self) -> Iterator[str]:
         """Yield fields and objects that only the tool knows, and what is suspended."""
@@ -574,20 +550,19 @@ def _collect(
     owner, exists = Owner(options.name, NO_UID), Deployments(client).exists
     found = other_tools.find_applied(client, discovery, origin, options.install_namespace, options.selector or "")
     manifests, left_out = [], {}
-    for each in found:
-        problem = _why_left_out(each, owner, exists)
-        if not problem and each.key[:2] == _SECRET and not options.include_secrets:
+    for key, live in found.items():
+        problem = _why_left_out(project(live, key.group, key.kind), owner, exists)
+        if not problem and key[:2] == _SECRET and not options.include_secrets:
             problem = "its values would be in a ConfigMap, in clear; --include-secrets adopts it, too"
-        manifest = None if problem else other_tools.read_applied(client, discovery, origin, each)
+        manifest = None if problem else other_tools.read_applied(client, discovery, origin, key, live["metadata"])
         if manifest:
             manifests.append(manifest)
         else:
-            left_out[each.key] = problem or "what kubectl has recorded on it describes another object"
+            left_out[key] = problem or "what kubectl has recorded on it describes another object"
     return manifests, left_out
 
 
-def _why_left_out(applied: Applied, owner: Owner, exists: Exists) -> str:
-    record = project({"metadata": applied.metadata}, applied.key.group, applied.key.kind)
+def _why_left_out(record: Record, owner: Owner, exists: Exists) -> str:
     if record.deleting:
         return "is being deleted"
     found = judge(record, owner, exists=exists, collision_protection=PROTECTIONS[-1], carries_reference=False)
@@ -621,6 +596,7 @@ def _hand_over(client: Client, options: argparse.Namespace, draft: Draft | None)
         findings=findings,
         differences=None if compared is None else {each.key: each for each in compared if each.key in taken},
         is_whole=options.diff,
+        outcome=f"took over {_count(len(taken))} of {giver.metadata.name}",
         giver=giver,
     )
 
@@ -667,16 +643,11 @@ class HandOver(Adoption):
         self.done.append(f"spec.takeOver of {self.name} names {giver}")
         if self.draft:
             return self.apply(self.draft.with_spec(name_giver(self.draft.value, giver)["spec"]), seconds)
-        current = deployments.get(self.name)
-        spec = {"takeOver": name_giver(current, giver)["spec"]["takeOver"]} if current else {}
-        changed = deployments.change(self.name, {"spec": spec}) if current else None
+        named = name_giver(deployments.get(self.name) or {}, giver)["spec"]["takeOver"]
+        changed = deployments.change(self.name, {"spec": {"takeOver": named}})
         if changed is None:
             raise UnfinishedError("was deleted meanwhile")
         return self.wait_until(changed, awaits_ready, seconds)
-
-    def outcome(self) -> str:
-        """Return how many objects were taken over."""
-        return f"took over {_count(len(self.with_standing(Standing.TAKEN)))} of {self.giver.metadata.name}"
 
     def describe_rest(self) -> Iterator[str]:
         """Yield what the giver still holds, and how it is deleted."""
@@ -721,11 +692,12 @@ def survey(client: Client, discovery: Discovery, targets: TargetSet, assess: Ass
         resource = discovery.resource(target.kind)
         if resource is None or (resource.namespaced and not target.key.namespace):
             return Finding(key=target.key, standing=Standing.CREATED)
-        metadata = read_metadata(client, resource, target.key)
+        path = resource.path(target.key.namespace, target.key.name)
+        metadata = read_metadata(client, path)
         if metadata is None:
-            return Finding(key=target.key, standing=Standing.CREATED, resource=resource)
+            return Finding(key=target.key, standing=Standing.CREATED)
         record = project({"metadata": metadata}, target.key.group, target.key.kind)
-        return replace(assess(target, record, metadata), resource=resource, metadata=metadata)
+        return replace(assess(target, record, metadata), path=path, metadata=metadata)
 
     with ThreadPoolExecutor(REQUESTS) as pool:
         return list(pool.map(_find, (each for each in targets.targets if not each.bare)))
@@ -735,11 +707,8 @@ def assess_for_tool(owner: Owner, origin: Origin, exists: Exists) -> Assess:
     """Return how objects are assessed that a tool has installed: those with its marks, or nobody's, are taken over."""
 
     def _assess(target: Target, record: Record, metadata: Metadata) -> Finding:
-        def _judge(protection: str) -> Judgement:
-            carries = target.carries_reference
-            return judge(record, owner, exists=exists, collision_protection=protection, carries_reference=carries)
-
-        found = _judge(PROTECTIONS[-1])
+        judged = partial(judge, record, owner, exists=exists, carries_reference=target.carries_reference)
+        found = judged(collision_protection=PROTECTIONS[-1])
         if found.situation is Situation.USED:
             return Finding(key=target.key, standing=Standing.USED)
         if found.situation is not Situation.ADOPT:
@@ -747,7 +716,7 @@ def assess_for_tool(owner: Owner, origin: Origin, exists: Exists) -> Assess:
         if found.owner and not (found.owner == record.marks and origin.has_marked(metadata)):
             problem = f"belongs to {found.owner}, not to {origin}"
             return Finding(key=target.key, standing=Standing.REFUSED, problem=problem)
-        least = next(each for each in PROTECTIONS if _judge(each).situation is Situation.ADOPT)
+        least = next(each for each in PROTECTIONS if judged(collision_protection=each).situation is Situation.ADOPT)
         return Finding(key=target.key, standing=Standing.TAKEN, protection=least)
 
     return _assess
@@ -783,11 +752,10 @@ def find_protection(findings: Iterable[Finding], asked: str) -> str:
     return max((asked, *(each.protection for each in findings)), key=PROTECTIONS.index)
 
 
-def read_metadata(client: Client, resource: Resource, key: ObjectKey) -> Mapping[str, Any] | None:
+def read_metadata(client: Client, path: str) -> Metadata | None:
     """Return the metadata of an object; None if it does not exist.
 
     Raises: ApiError.
     """
-    path = resource.path(key.namespace, key.name)
     found = attempt(lambda: client.get(path, metadata=True), HTTPStatus.NOT_FOUND)
     return found.value["metadata"] if found else None

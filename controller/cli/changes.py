@@ -49,6 +49,7 @@ from rukpak.controller.formats.helm.lookups import describe, make_answer
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import UNREACHABLE, ApiError, attempt
+from rukpak.controller.revisions.lookups import look_up
 from rukpak.controller.status.report import describe_changes, short
 from rukpak.controller.untrusted import strings, text
 from rukpak.controller.views import FailedError, MisuseError
@@ -130,7 +131,7 @@ def _change(verb: str, options: argparse.Namespace, change: Mapping[str, Any], *
     check(options, default_all=False)
     deployments = Deployments(connect(options))
     if not options.names:
-        selected = select(verb, options, deployments, default_all=False)
+        selected = select(verb, options, deployments)
         options.names = [value["metadata"]["name"] for value in selected]
     found = find_each(verb, options.names, lambda name: deployments.change(name, change))
     values, failures = wait_if_asked(options, deployments, awaits, found)
@@ -142,7 +143,7 @@ def _change_all(verb: str, options: argparse.Namespace, choose: Choose, *, done:
     """Change all as far as possible: one that cannot be changed must not keep the others from it, in an incident."""
     check(options, default_all=False)
     deployments = Deployments(connect(options))
-    found = select(verb, options, deployments, default_all=False)
+    found = select(verb, options, deployments)
     changed, failed = [], False
     for value in found:
         try:
@@ -200,13 +201,10 @@ def _awaits_reconciliation(requested_at: str) -> Awaits:
         if status != "False":
             return Awaited(f"sources are not re-resolved yet: {AWAITING_CONTROLLER}")
         is_retried = time.monotonic() - sent_at >= RETRY_SECONDS
-        return Awaited(f"{reason}: {message}", is_hopeless=is_retried and _stalls(reason))
+        stalls = any(each.value == reason and each.retry.stalls for each in Reason)
+        return Awaited(f"{reason}: {message}", is_hopeless=is_retried and stalls)
 
     return _awaits
-
-
-def _stalls(reason: str) -> bool:
-    return any(each.value == reason and each.retry.stalls for each in Reason)
 
 
 def approve(options: argparse.Namespace) -> int:
@@ -384,8 +382,6 @@ def _describe_rotated(
     client: Client, options: argparse.Namespace, deployment: BundleDeployment, digest: str
 ) -> Iterator[str]:
     """Yield warnings about what differs now from what a revision has looked up, whose values it brings back."""
-    from rukpak.controller.revisions.lookups import look_up  # noqa: PLC0415 - slow to import, and only needed here
-
     kept = attempt(lambda: open_store(client, options.namespace).read(options.name, digest), HTTPStatus.FORBIDDEN)
     if kept is None:
         if deployment.status.looked_up:

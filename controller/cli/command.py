@@ -13,7 +13,7 @@ from rukpak.controller.content.limits import visible
 from rukpak.controller.views import FailedError, MisuseError
 
 if TYPE_CHECKING:
-    from rukpak.controller.kube.client import Client, User
+    from rukpak.controller.kube.client import Client
 FAILED = 1
 MISUSE = 2
 TERMINAL = Path("/dev/tty")
@@ -41,18 +41,11 @@ def connect(options: argparse.Namespace, pool: int = 0) -> Client:
         pool=pool or REQUESTS,
         user_agent=f"rukpak-cli/{version('rukpak')}",
     )
-    return connected.acting_as(_impersonated(getattr(options, "as_user", None), getattr(options, "as_groups", None)))
-
-
-def _impersonated(name: str | None, groups: list[str] | None) -> User | None:
-    from rukpak.controller.kube.client import User  # noqa: PLC0415 - see above
-
-    if name is None:
-        if groups:
-            raise MisuseError("--as-group requires --as")
-        return None
+    name, groups = getattr(options, "as_user", None), getattr(options, "as_groups", None)
+    if groups and name is None:
+        raise MisuseError("--as-group requires --as")
     try:
-        return User(name, tuple(groups or ()))
+        return connected.acting_as(None if name is None else client.User(name, tuple(groups or ())))
     except ValueError as error:
         raise MisuseError(f"--as: {error}") from None
 

@@ -23,6 +23,7 @@ import tarfile
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,8 @@ from rukpak.controller.formats.recognition import (
     recognize_first,
     recognize_manifests,
 )
-from rukpak.controller.kube.client import ApiError, Client
+from rukpak.controller.kube.client import ApiError, Client, Response
+from rukpak.controller.kube.errors import attempt
 from rukpak.controller.kube.resources import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES
 from rukpak.controller.sources.config_map import KEY, MOST_BYTES, Part, split
 from rukpak.controller.sources.image.reference import parse_reference
@@ -63,29 +65,22 @@ OCI = "oci://"
 _URLS = ("https://", "http://")
 _GIT_PLUS = "git+"
 _GIT = ("git@", "ssh://", "git://")
-_KINDS = ("image", "git", "http", "chart")
-"""Kinds of sources that have a flag."""
+_FIELDS = {
+    "image": {"ref": "image"},
+    "git": {"repository": "git", "ref": "ref", "directory": "directory"},
+    "http": {"url": "http", "sha256": "sha256"},
+    "chart": {"repository": "repository", "name": "chart", "version": "version", "sha256": "sha256"},
+}
+"""The kinds of sources that have a flag, each with the flags of the fields that say what its content is."""
+_RANGES = ("semver", "semverFilter")
+"""Fields that say so, too, and have no flag."""
+_FETCHING = ("secret", "certificate_authority", "insecure_skip_tls_verify")
+"""Flags that say how such a source is fetched."""
+_FLAGS = tuple(dict.fromkeys((*_FIELDS, *(flag for flags in _FIELDS.values() for flag in flags.values()), *_FETCHING)))
 _DESCRIBING = (
     *("file", "format", "install_namespace", "service_account"),
     *("config", "values", "set", "set_string", "set_file"),
 )
-_FLAGS_OF = {
-    "ref": ("git",),
-    "directory": ("git",),
-    "sha256": ("http", "chart"),
-    "repository": ("chart",),
-    "version": ("chart",),
-    "secret": _KINDS,
-    "certificate_authority": _KINDS,
-    "insecure_skip_tls_verify": _KINDS,
-}
-_CHOOSING = {
-    "image": ("ref", "semver", "semverFilter"),
-    "git": ("repository", "ref", "semver", "directory"),
-    "http": ("url", "sha256"),
-    "chart": ("repository", "name", "version", "sha256"),
-}
-"""The fields of each kind of source that say what its content is; the others say how it is fetched."""
 LOCAL = "configMap"
 """The kind of a source whose content was on a machine."""
 _DIGITS = 12
@@ -194,7 +189,7 @@ def _replace(sources: Sequence[Mapping[str, Any]], source: Mapping[str, Any]) ->
     keys = ("destination",) if kind == LOCAL else ("destination", "pollInterval")
     kept = {key: before[key] for key in keys if key in before}
     block = before.get(kind) or {}
-    how = {key: value for key, value in block.items() if key not in _CHOOSING.get(kind, block)}
+    how = {key: value for key, value in block.items() if key not in (*_FIELDS.get(kind, block), *_RANGES)}
     return {"kind": kind, **kept, kind: {**how, **source[kind]}}
 
 
@@ -211,7 +206,7 @@ def poll_each(sources: Sequence[Mapping[str, Any]], interval: str) -> list[dict[
 def _complete(spec: dict[str, Any], archive: bytes, source: str) -> dict[str, Any]:
     """Return the spec with what the content says itself."""
     with tempfile.TemporaryDirectory(prefix="rukpak-") as folder:
-        tree = _unpack(archive, _file_name(source), Path(folder), source)
+        tree = _unpack(archive, Path(folder), source)
         spec = {**spec, **recognize(tree.root, spec)}
         if not spec.get("installNamespace"):
             config = spec.get("config") or {}
@@ -286,7 +281,7 @@ def repeat(options: argparse.Namespace) -> Iterator[str]:
     """Yield the words of a command line that describe the BundleDeployment."""
     if options.source:
         yield options.source
-    for flag in (*_DESCRIBING, *_KINDS, *_FLAGS_OF):
+    for flag in (*_DESCRIBING, *_FLAGS):
         if value := getattr(options, flag):
             for each in value if isinstance(value, list) else [value]:
                 yield _name(flag)
@@ -310,7 +305,7 @@ def is_described(options: argparse.Namespace) -> bool:
 
 def is_named(options: argparse.Namespace) -> bool:
     """Return whether a command line names content, by SOURCE or by a flag in its place."""
-    return options.source is not None or any(getattr(options, each) for each in _KINDS)
+    return options.source is not None or any(getattr(options, each) for each in _FIELDS)
 
 
 def is_local(options: argparse.Namespace) -> bool:
@@ -332,37 +327,23 @@ def read_source(options: argparse.Namespace) -> dict[str, Any] | None:
     flags = {**vars(options), **said}
     if getattr(options, "registry", None):  # the flags about servers are about that
         flags |= dict.fromkeys(("certificate_authority", "insecure_skip_tls_verify", "secret"))
-    given = [kind for kind in _KINDS if flags[kind]]
+    given = [kind for kind in _FIELDS if flags[kind]]
     if len(given) + (options.source is not None and not said) != 1:
         raise MisuseError("specify one of SOURCE, --image, --git, --http and --chart, or -f FILE")
     kind = given[0] if given else LOCAL
-    if wrong := next((flag for flag, kinds in _FLAGS_OF.items() if kind not in kinds and flags[flag]), None):
-        what = "content of this machine" if kind == LOCAL else f"a source of kind {kind}"
+    valid = {*_FIELDS[kind].values(), *_FETCHING} if given else set()
+    if wrong := next((flag for flag in _FLAGS if flags[flag] and flag not in valid), None):
+        what = f"a source of kind {kind}" if given else "content of this machine"
         raise MisuseError(f"{_name(wrong)} does not apply to {what}")
-    if kind == LOCAL:
+    if not given:
         return None
     if kind == "chart" and not flags["repository"]:
         raise MisuseError("--chart requires --repository, or the repository as SOURCE")
-    return {"kind": kind, kind: _block_of(kind, flags)}
-
-
-def _block_of(kind: str, flags: Mapping[str, Any]) -> dict[str, Any]:
-    fields: dict[str, Mapping[str, Any]] = {
-        "image": {"ref": (flags["image"] or "").removeprefix(OCI)},
-        "git": {"repository": flags["git"], "ref": flags["ref"], "directory": flags["directory"]},
-        "http": {"url": flags["http"], "sha256": flags["sha256"]},
-        "chart": {
-            "repository": flags["repository"],
-            "name": flags["chart"],
-            "version": flags["version"],
-            "sha256": flags["sha256"],
-        },
-    }
-    how = {
-        "auth": {"secret": {"name": flags["secret"]}} if flags["secret"] else None,
-        **read_trust(flags),
-    }
-    return {key: value for key, value in {**fields[kind], **how}.items() if value}
+    block = {field: flags[flag] for field, flag in _FIELDS[kind].items()}
+    if kind == "image":
+        block["ref"] = block["ref"].removeprefix(OCI)
+    block["auth"] = {"secret": {"name": flags["secret"]}} if flags["secret"] else None
+    return {"kind": kind, kind: {**{key: value for key, value in block.items() if value}, **read_trust(flags)}}
 
 
 def read_trust(flags: Mapping[str, Any]) -> dict[str, Any]:
@@ -371,10 +352,11 @@ def read_trust(flags: Mapping[str, Any]) -> dict[str, Any]:
     Raises: MisuseError.
     """
     file = flags["certificate_authority"]
-    return {
+    found = {
         "certificateData": read_file(file).decode("utf-8", "replace") if file else "",
         "insecureSkipTLSVerify": flags["insecure_skip_tls_verify"],
     }
+    return {key: value for key, value in found.items() if value}
 
 
 def _name(flag: str) -> str:
@@ -437,7 +419,7 @@ def unpack(source: str, folder: Path) -> ContentTree:
     try:
         if source != "-" and Path(source).is_dir():
             return _write(read_folder(Path(source)), folder, source)
-        return _unpack(_read(source), _file_name(source), folder, source)
+        return _unpack(_read(source), folder, source)
     except OSError as error:
         raise MisuseError(f'"{error.filename or source}": {error.strerror or "cannot be read"}') from error
 
@@ -451,10 +433,10 @@ def _read(source: str) -> bytes:
         raise MisuseError(f"{error}; for an image or chart in a registry: {OCI}{source}") from None
 
 
-def _unpack(data: bytes, name: str, folder: Path, source: str) -> ContentTree:
+def _unpack(data: bytes, folder: Path, source: str) -> ContentTree:
     def _entries() -> Iterator[Entry]:
         try:
-            yield from read_body(io.BytesIO(data), len(data), name, 0, Limits())
+            yield from read_body(io.BytesIO(data), len(data), _file_name(source), 0, Limits())
         except Rejection as rejection:
             raise rejection.at(source) from None
 
@@ -523,13 +505,10 @@ def pack(source: str, most: int) -> bytes:
 
 
 def _pack_folder(folder: Path) -> bytes:
-    def _members() -> Iterator[tuple[tarfile.TarInfo, bytes]]:
-        entries = (entry for entry in read_folder(folder) if entry.kind is not EntryKind.DIRECTORY)
-        for entry in sorted(entries, key=lambda entry: entry.path):
-            yield _member(folder / entry.path, entry)
-
     try:
-        return _pack(_members())
+        entries = [entry for entry in read_folder(folder) if entry.kind is not EntryKind.DIRECTORY]
+        entries.sort(key=lambda entry: entry.path)
+        return _pack(_member(folder / entry.path, entry) for entry in entries)
     except OSError as error:
         raise MisuseError(f"{quote(str(folder))}: cannot be read: {error.strerror or error}") from None
 
@@ -637,12 +616,9 @@ def write_parts(client: Client, value: Manifest, parts: Iterable[tuple[str, Part
             "immutable": True,
             "binaryData": {KEY: base64.b64encode(data).decode()},
         }
-        try:
-            _create(client, CONFIG_MAPS.path(namespace), body)
+        if attempt(partial(_create, client, CONFIG_MAPS.path(namespace), body), HTTPStatus.CONFLICT):
             yield name
-        except ApiError as error:
-            if error.status != HTTPStatus.CONFLICT:
-                raise
+        else:
             _check_existing(client, namespace, name, part)
 
 
@@ -676,26 +652,20 @@ def _references(value: Manifest) -> list[dict[str, Any]]:
     return [{**about, "uid": uid}] if uid else []
 
 
-def _create(client: Client, path: str, body: Manifest) -> None:
+def _create(client: Client, path: str, body: Manifest) -> Response:
+    create = partial(client.create, path, body, manager=MANAGER)
+    if reply := attempt(create, HTTPStatus.NOT_FOUND):
+        return reply
+    name = body["metadata"]["namespace"]
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     try:
-        client.create(path, body, manager=MANAGER)
+        attempt(partial(client.create, NAMESPACES.path(), namespace, manager=MANAGER), HTTPStatus.CONFLICT)
     except ApiError as error:
-        if error.status != HTTPStatus.NOT_FOUND:
+        if error.status != HTTPStatus.FORBIDDEN:
             raise
-        name = body["metadata"]["namespace"]
-        try:
-            client.create(
-                NAMESPACES.path(),
-                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}},
-                manager=MANAGER,
-            )
-        except ApiError as refused:
-            if refused.status == HTTPStatus.FORBIDDEN:
-                text = f'namespace "{name}" does not exist, and you may not create it; ask an administrator for it'
-                raise FailedError(text) from None
-            if refused.status != HTTPStatus.CONFLICT:
-                raise
-        client.create(path, body, manager=MANAGER)
+        text = f'namespace "{name}" does not exist, and you may not create it; ask an administrator for it'
+        raise FailedError(text) from None
+    return create()
 
 
 def _check_existing(client: Client, namespace: str, name: str, part: Part) -> None:

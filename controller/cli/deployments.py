@@ -9,7 +9,6 @@ import argparse
 import shutil
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -35,12 +34,16 @@ QUIET_SECONDS = 5.0
 _CLEAR = "\r\x1b[K"
 
 
-def select(verb: str, options: argparse.Namespace, deployments: Deployments, *, default_all: bool) -> list[Manifest]:
+def select(verb: str, options: argparse.Namespace, deployments: Deployments) -> list[Manifest]:
     """Return the BundleDeployments that the options select; report on stderr which names do not exist, or that none do.
 
-    Raises: MisuseError for options that contradict each other; ApiError.
+    Args:
+        verb: of the command line.
+        options: of it, after `check`.
+        deployments: of the cluster.
+
+    Raises: ApiError.
     """
-    check(options, default_all=default_all)
     if options.names:
         return find_each(verb, options.names, deployments.get)
     found = deployments.all(options.selector or "")
@@ -114,7 +117,7 @@ def wait_until(
     """
     states = {value["metadata"]["name"]: value for value in values}
     failures: list[Failure] = []
-    progress, begun, pending = WaitProgress(), time.monotonic(), list(states)
+    progress, begun, pending = ProgressLine(), time.monotonic(), list(states)
     try:
         while True:
             waited = time.monotonic() - begun
@@ -132,7 +135,7 @@ def wait_until(
             noteworthy = [
                 name for name in pending if awaited[name].text != AWAITING_CONTROLLER or waited >= QUIET_SECONDS
             ]
-            progress.show({name: _describe_awaited(states[name], awaited[name]) for name in noteworthy})
+            progress.show_each({name: _describe_awaited(states[name], awaited[name]) for name in noteworthy})
             time.sleep(POLL_SECONDS)
             now = _read_each(deployments, pending)
             states |= now
@@ -207,18 +210,28 @@ class ProgressLine:
     """
 
     def __init__(self, *, is_logged: bool = True) -> None:
-        self._is_logged, self._last = is_logged, ""
+        self._is_logged, self._last = is_logged, dict[str, str]()
 
-    def show(self, text: str) -> None:
-        """Show a text, unless it is the last one that was shown."""
-        if text == self._last:
+    def show(self, text: str, about: str = "") -> None:
+        """Show a text, unless it is the last one that was shown about this."""
+        if text == self._last.get(about):
             return
-        self._last = text
+        self._last[about] = text
         if sys.stderr.isatty():
             width = shutil.get_terminal_size().columns - 1
             print(f"{_CLEAR}{one_line(text)[:width]}", end="", file=sys.stderr, flush=True)
         elif self._is_logged:
             tell(one_line(f"{time.strftime('%H:%M:%S')} {text}"))
+
+    def show_each(self, awaited: Mapping[str, str]) -> None:
+        """Show what each BundleDeployment waits for, by name: on a terminal the first, and how many more there are."""
+        if awaited and sys.stderr.isatty():
+            name, text = next(iter(awaited.items()))
+            also = f" (and {len(awaited) - 1} more)" if len(awaited) > 1 else ""
+            self.show(f"{name}{also}: {text}")
+            return
+        for name, text in awaited.items():
+            self.show(f"{name}: {text}", name)
 
     def clear(self) -> None:
         """Remove the line from a terminal."""
@@ -245,28 +258,6 @@ def wait_while(find_left: Callable[[], str], seconds: float) -> str:
     finally:
         line.clear()
     return ""
-
-
-class WaitProgress:
-    """What BundleDeployments wait for, on stderr: a line for all of them on a terminal, elsewhere lines for each."""
-
-    def __init__(self) -> None:
-        self._lines: dict[str, ProgressLine] = defaultdict(ProgressLine)
-
-    def show(self, awaited: Mapping[str, str]) -> None:
-        """Show what each waits for, by name."""
-        if awaited and sys.stderr.isatty():
-            name, text = next(iter(awaited.items()))
-            also = f" (and {len(awaited) - 1} more)" if len(awaited) > 1 else ""
-            self._lines[""].show(f"{name}{also}: {text}")
-            return
-        for name, text in awaited.items():
-            self._lines[name].show(f"{name}: {text}")
-
-    def clear(self) -> None:
-        """Remove the line from a terminal."""
-        for line in self._lines.values():
-            line.clear()
 
 
 def awaits_ready(deployment: BundleDeployment) -> Awaited:

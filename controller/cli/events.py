@@ -130,17 +130,15 @@ def _stream_lines(client: Client, options: argparse.Namespace, pod: str) -> Iter
     with client.stream(
         f"{PODS.path(options.namespace, pod)}/log", query=query, accept="application/json, */*", silence=SILENCE_SECONDS
     ) as stream:
-        for line in stream:
-            yield from _parse(line)
+        yield from filter(None, map(_parse, stream))
 
 
-def _parse(line: bytes) -> Iterator[dict[str, Any]]:
+def _parse(line: bytes) -> dict[str, Any] | None:
     try:
         value = json.loads(line)
     except ValueError:
-        return
-    if isinstance(value, dict):
-        yield value
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _merge(streams: Iterable[Iterator[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
@@ -157,14 +155,10 @@ def _merge(streams: Iterable[Iterator[dict[str, Any]]]) -> Iterator[dict[str, An
     threads = [threading.Thread(target=_forward, args=(stream,), daemon=True) for stream in streams]
     for thread in threads:
         thread.start()
-    open_streams = len(threads)
-    while open_streams:
-        line = lines.get()
-        if isinstance(line, ApiError):
-            raise line
-        if line is None:
-            open_streams -= 1
-        else:
+    for _ in threads:  # each puts one None, at its end
+        while (line := lines.get()) is not None:
+            if isinstance(line, ApiError):
+                raise line
             yield line
 
 

@@ -94,17 +94,18 @@ def install(options: argparse.Namespace) -> int:
     tell_all(_describe(draft, reviewed, comparison, options))
     if found and (pinned := found["spec"].get("pinnedRevision")) and not draft.value["spec"].get("pinnedRevision"):
         tell(f"  Rollback: to {short(pinned)}, is undone")
+    declined = f"nothing was {'changed' if found else 'created'}"
     if comparison.is_refused and not options.force:
-        raise FailedError(
-            f"nothing was {'changed' if found else 'created'}: {_refusal(client, reviewed, comparison, options)}"
-        )
+        advice = _advise_adoption(client, reviewed, comparison, options)
+        remedy = f"{f'{advice}; ' if advice else ''}--force writes it all the same"
+        raise FailedError(f"{declined}: some of it would be refused; {remedy}")
     if options.dry_run:
         spec = _merged_spec(deployments, draft, found) if options.file else draft.value["spec"]
         done = "created" if not found else "unchanged" if found["spec"] == spec else "configured"
         text = show([draft.value], options.output) if options.output else f"{name_of(draft.value)} {done} (dry run)\n"
         print(text, end="")
         return 0
-    confirm(options, f"nothing was {'changed' if found else 'created'}")
+    confirm(options, declined)
     value, done = _write(client, options, draft, found)
     values, failures = wait_if_asked(options, deployments, awaits_ready, [value])
     _tidy(client, value, found, is_installed=options.wait and not failures)
@@ -185,7 +186,9 @@ def _describe(draft: Draft, reviewed: Reviewed, comparison: Comparison, options:
         yield from write(comparison, key, colors=False)
     else:
         yield from _summarize(comparison, key)
-    yield f"  Format: {spec['format']}{_describe_recursion(spec)}"
+    is_recursive = mapping(spec, "config").get("recursive")
+    place = ", with manifests in subdirectories (spec.config.recursive)" if is_recursive else ""
+    yield f"  Format: {spec['format']}{place}"
     if bundle := reviewed.revision.terms.bundle:
         yield f"  Bundle: {bundle}"
     yield f"  Namespace: {reviewed.revision.terms.install_namespace}"
@@ -206,16 +209,6 @@ def _summarize(comparison: Comparison, key: bytes) -> Iterator[str]:
             yield from outline(each, key)
         elif each.change is Change.DELETED:
             yield f"  Deleted: {each.key}"
-
-
-def _describe_recursion(spec: Mapping[str, Any]) -> str:
-    is_recursive = (spec.get("config") or {}).get("recursive")
-    return ", with manifests in subdirectories (spec.config.recursive)" if is_recursive else ""
-
-
-def _refusal(client: Client, reviewed: Reviewed, comparison: Comparison, options: argparse.Namespace) -> str:
-    advice = _advise_adoption(client, reviewed, comparison, options)
-    return f"some of it would be refused; {f'{advice}; ' if advice else ''}--force writes it all the same"
 
 
 def _advise_adoption(client: Client, reviewed: Reviewed, comparison: Comparison, options: argparse.Namespace) -> str:
@@ -353,8 +346,8 @@ def _push_to_registry(options: argparse.Namespace, reference: str) -> str:
 
     Raises: BundleError with the reason of the registry; MisuseError.
     """
-    trust = {key: value for key, value in read_trust(vars(options)).items() if value}
-    parameters, credentials = {"ref": reference.removeprefix(OCI), **trust}, _credentials(options)
+    parameters = {"ref": reference.removeprefix(OCI), **read_trust(vars(options))}
+    credentials = _credentials(options)
     archive = pack(options.source, Limits().compressed_bytes)
     if not archive.startswith(_GZIP):
         raise MisuseError(f"{quote(options.source)}: must be a folder or a .tgz file, to become a layer of an image")

@@ -208,10 +208,8 @@ def find_superseded(
     Raises: ApiError.
     """
     kept = {step.path for step in plan}
-    others = [(manifest, path) for manifest in default if (path := _path(discovery, manifest)) not in kept]
-    return [
-        Step(manifest=manifest, path=path, outcome=DELETED) for manifest, path in others if read_if_exists(client, path)
-    ]
+    found = [Step(manifest=each, path=_path(discovery, each), outcome=DELETED) for each in default]
+    return [step for step in found if step.path not in kept and read_if_exists(client, step.path)]
 
 
 def _announce(client: Client, options: argparse.Namespace, plan: Sequence[Step]) -> None:

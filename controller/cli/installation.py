@@ -9,7 +9,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum
@@ -32,10 +32,19 @@ from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.configuration import find_context
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import ApiError, ConfigurationError, attempt
-from rukpak.controller.kube.resources import DEPLOYMENTS, GroupVersionKind, Resource
+from rukpak.controller.kube.resources import GroupVersionKind, Resource
 from rukpak.controller.processes.programs import Mechanisms
 from rukpak.controller.settings import Settings
-from rukpak.controller.views.access import Holder, is_served, read_holder, read_if_exists, server_time
+from rukpak.controller.untrusted import mapping, mappings
+from rukpak.controller.views.access import (
+    Deployments,
+    Holder,
+    NoApiError,
+    is_served,
+    read_holder,
+    read_if_exists,
+    server_time,
+)
 from rukpak.controller.views.texts import dump_as, show, to_table
 
 DEFINITION = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{names.DEFINITION}"
@@ -267,6 +276,8 @@ def check_cluster(client: Client, namespace: str) -> Iterator[tuple[str, Finding
     for subject, look in CHECKS.items():
         try:
             found = list(look(client, namespace))
+        except NoApiError:  # "API" says it
+            found = []
         except ApiError as error:  # a question that the user may not ask is no failure
             found = [Finding(Level.UNKNOWN, f"cannot be checked: {error.tell_user()}")]
         yield from ((subject, each) for each in found)
@@ -408,14 +419,11 @@ def _is_allowed(client: Client, account: str, right: Right, namespace: str) -> b
         "kind": "SubjectAccessReview",
         "spec": {"user": user, "groups": groups, "resourceAttributes": attributes},
     }
-    status: Mapping[str, Any] = client.create(REVIEWS, body).value.get("status") or {}
-    return bool(status.get("allowed"))
+    return bool(mapping(client.create(REVIEWS, body).value, "status").get("allowed"))
 
 
 def _check_watched(client: Client, namespace: str) -> Iterator[Finding]:
-    if read_if_exists(client, DEFINITION) is None:
-        return
-    values = list(client.list(DEPLOYMENTS.path()))
+    values = Deployments(client).all()
     kinds = sorted({kind for value in values for kind in (value.get("status") or {}).get("managedKinds") or []})
     yield ok(f"{len(kinds)} kinds for {len(values)} BundleDeployments")
     account, discovery = _account(client, namespace), Discovery(client)
@@ -434,19 +442,14 @@ def _may_watch(client: Client, account: str, resource: Resource) -> bool:
 
 
 def _check_states(client: Client, _namespace: str) -> Iterator[Finding]:
-    if read_if_exists(client, DEFINITION) is None:
-        return
-    stalled = [value["metadata"]["name"] for value in client.list(DEPLOYMENTS.path()) if _is_stalled(value)]
+    stalled = [value["metadata"]["name"] for value in Deployments(client).all() if _is_stalled(value)]
     if stalled:
         yield warning(f'stalled: {some(stalled)}; "rukpak status {stalled[0]}" says why')
 
 
 def _check_shards(client: Client, namespace: str) -> Iterator[Finding]:
-    if read_if_exists(client, DEFINITION) is None:
-        return
-    found = client.list(DEPLOYMENTS.path(), metadata=True, label_selector=names.SHARD)
     by_shard: dict[str, list[str]] = {}
-    for value in found:
+    for value in Deployments(client).all(names.SHARD):
         by_shard.setdefault(value["metadata"]["labels"][names.SHARD], []).append(value["metadata"]["name"])
     for shard, deployments in sorted(by_shard.items()):
         count = f"{len(deployments)} BundleDeployments"
@@ -459,7 +462,7 @@ def _check_shards(client: Client, namespace: str) -> Iterator[Finding]:
 
 
 def _is_stalled(value: Mapping[str, Any]) -> bool:
-    conditions: Sequence[Mapping[str, Any]] = (value.get("status") or {}).get("conditions") or []
+    conditions = mappings(value, "status", "conditions")
     return any(each.get("type") == "Stalled" and each.get("status") == "True" for each in conditions)
 
 

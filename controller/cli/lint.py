@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,7 +94,7 @@ def main(options: argparse.Namespace) -> int:
     for warning in revision.warnings:
         tell(f"warning: {warning}")
     report = _make_report(revision, capabilities)
-    places = _places_of(options.source) if report.findings and is_local(options) else Places(())
+    places = _places_of(options.source) if report.findings and is_local(options) else {}
     print(_show(report, places, options.output), end="")
     tell(_summarize(report))
     if report.unchecked:
@@ -186,38 +186,37 @@ _Object: TypeAlias = tuple[str, str, str]
 """API group, kind and name."""
 
 
-class Places:
-    """Where the objects of files are.
+Places: TypeAlias = Mapping[_Object, Sequence[tuple[str, yaml.Node]]]
+"""Where objects are: the files, and what is there."""
 
-    Args:
-        files: the name and the content of each.
-    """
 
-    def __init__(self, files: Iterable[tuple[str, bytes]]) -> None:
-        self._found: dict[_Object, list[tuple[str, yaml.Node]]] = {}
-        for name, data in files:
-            for item, node in _objects_in(data):
-                self._found.setdefault(item, []).append((name, node))
-
-    def find(self, finding: Finding) -> tuple[str, int] | None:
-        """Return the file of an object and the line of a field, or what is nearest above; None if it is not known."""
-        group, kind, namespace, name = finding.identity
-        found = self._found.get((group, kind, name), [])
-        if len(found) > 1:
-            found = [(file, node) for file, node in found if _namespace_of(node) == namespace]
-        if len(found) != 1:
-            return None
-        file, node = found[0]
-        return file, _line_of(node, finding.field)
+def _find_place(places: Places, finding: Finding) -> tuple[str, int] | None:
+    """Return the file of an object and the line of a field, or what is nearest above; None if it is not known."""
+    group, kind, namespace, name = finding.identity
+    found = places.get((group, kind, name), ())
+    if len(found) > 1:
+        found = [
+            (file, node)
+            for file, node in found
+            if _text(_fields(_fields(node)["metadata"][1]), "namespace") == namespace
+        ]
+    if len(found) != 1:
+        return None
+    file, node = found[0]
+    return file, _line_of(node, finding.field)
 
 
 def _places_of(source: str) -> Places:
+    places = defaultdict[_Object, list[tuple[str, yaml.Node]]](list)
     if source == "-":  # has been read
-        return Places(())
+        return places
     with tempfile.TemporaryDirectory(prefix="rukpak-") as folder:
         root = unpack(source, Path(folder)).root
-        names = [name for name in find_manifests_below(root) if (root / name).stat().st_size <= Limits().manifest_bytes]
-        return Places((name, (root / name).read_bytes()) for name in names)
+        for name in find_manifests_below(root):
+            if (root / name).stat().st_size <= Limits().manifest_bytes:
+                for item, node in _objects_in((root / name).read_bytes()):
+                    places[item].append((name, node))
+    return places
 
 
 def _objects_in(data: bytes) -> Iterator[tuple[_Object, yaml.Node]]:
@@ -250,11 +249,6 @@ def _text(fields: Mapping[str, tuple[yaml.Node, yaml.Node]], name: str) -> str:
     return str(node.value) if isinstance(node, yaml.ScalarNode) else ""
 
 
-def _namespace_of(node: yaml.Node) -> str:
-    fields = _fields(node)
-    return _text(_fields(fields["metadata"][1]), "namespace")
-
-
 def _line_of(node: yaml.Node, field: str) -> int:
     line, path = node.start_mark.line, f".{field}"
     while True:
@@ -280,7 +274,7 @@ def _steps_of(node: yaml.Node) -> Iterator[tuple[str, yaml.Node, yaml.Node]]:
 def _show(report: Report, places: Places, output: str) -> str:
     if output == "json":
         return to_json(_dump(report, places))
-    return "".join(f"{_place(places.find(each))}{_write(each)}\n" for each in report.findings)
+    return "".join(f"{_place(_find_place(places, each))}{_write(each)}\n" for each in report.findings)
 
 
 def _place(place: tuple[str, int] | None) -> str:
@@ -294,7 +288,7 @@ def _write(finding: Finding) -> str:
 def _dump(report: Report, places: Places) -> dict[str, Any]:
     findings = []
     for each in report.findings:
-        place = places.find(each)
+        place = _find_place(places, each)
         findings.append(
             {
                 **({"file": place[0], "line": place[1]} if place else {}),

@@ -1,13 +1,11 @@
-"""A BundleDeployment in a file: validated without an API server, and consent to use the Secrets that it names.
+"""A BundleDeployment in a file: validated without an API server, and which Secrets it names, for whom.
 
-A stranger may have written the file, and may run the servers that it names. The question is asked on the terminal,
-since stdin may be the file. Without a terminal, nothing is read unless the user passes `--use-secrets`.
+Not here: the question whether they may be used (render.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -17,15 +15,12 @@ from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.reading import describe, problems_of
 from rukpak.api.v1alpha2.schema import open_api_schema
-from rukpak.api.v1alpha2.sources import ChartSource
 from rukpak.api.v1alpha2.types import BundleDeployment, Source
 from rukpak.controller.building.config_values import find_secrets
-from rukpak.controller.cli.command import ask, tell
 from rukpak.controller.formats.manifests import read_documents
 from rukpak.controller.sources.git.connection import parse_repository
 from rukpak.controller.sources.hosts import parse_address
 from rukpak.controller.sources.image.reference import chart_reference, find_endpoint, parse_reference
-from rukpak.controller.views.texts import to_table
 
 _API_VERSION = f"{names.GROUP}/v1alpha2"
 
@@ -45,7 +40,7 @@ def read(value: Mapping[str, Any], origin: str) -> BundleDeployment:
     except ValidationError as error:
         problems += map(describe, problems_of(error))
     if problems:
-        raise _invalid("\n".join(f"{origin}: {problem}" for problem in problems))
+        raise BundleError(Reason.INVALID_CONFIG, "\n".join(f"{origin}: {problem}" for problem in problems))
     return deployment
 
 
@@ -54,18 +49,12 @@ def find(data: bytes, file: str) -> dict[str, Any]:
 
     Raises: BundleError (InvalidBundle: not YAML; InvalidConfig: not exactly one).
     """
-    found: list[dict[str, Any]] = [each.value for each in read_documents(data, file) if _is_one(each.value)]
+    values = [each.value for each in read_documents(data, file) if isinstance(each.value, dict)]
+    found = [each for each in values if (each.get("apiVersion"), each.get("kind")) == (_API_VERSION, names.KIND)]
     if len(found) != 1:
-        raise _invalid(f"{file}: contains {len(found)} objects of kind {_API_VERSION} {names.KIND}; must contain one")
+        text = f"{file}: contains {len(found)} objects of kind {_API_VERSION} {names.KIND}; must contain one"
+        raise BundleError(Reason.INVALID_CONFIG, text)
     return found[0]
-
-
-def _is_one(value: Any) -> bool:
-    return isinstance(value, dict) and (value.get("apiVersion"), value.get("kind")) == (_API_VERSION, names.KIND)
-
-
-def _invalid(message: str) -> BundleError:
-    return BundleError(Reason.INVALID_CONFIG, message)
 
 
 def _unknown(schema: Mapping[str, Any], value: Any, path: str) -> Iterator[str]:
@@ -82,27 +71,17 @@ def _unknown(schema: Mapping[str, Any], value: Any, path: str) -> Iterator[str]:
             yield f'{path}.{key}: unknown field; see "kubectl explain bd.spec"'
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SecretUse:
-    """A Secret that one source uses, and the server that receives it, as shown to the user."""
-
-    secret: str
-    server: str
+SecretUse = tuple[str, str]
+"""A Secret that one source uses, and the server that receives it, as shown to the user."""
 
 
 def find_secret_uses(deployment: BundleDeployment, mirrors: Mapping[str, str]) -> list[SecretUse]:
     """Return which Secrets the sources of a validated BundleDeployment use, in spec order; mirrors are by host."""
-    sent = (SecretUse(secret=secret, server=_server_of(source, mirrors)) for source, secret in _secrets(deployment))
-    namespace = deployment.spec.install_namespace
-    printed = (
-        SecretUse(secret=f'Secret "{namespace}/{each.name}"', server="none: its values are in the output")
-        for each in deployment.spec.config_from
-        if each.kind == "Secret"
-    )
-    used = (
-        SecretUse(secret=f'Secret "{namespace}/{name}"', server="none: a processor uses it")
-        for _, name in find_secrets(deployment.spec)
-    )
+    sent = [(secret, _server_of(source, mirrors)) for source, secret in _secrets(deployment)]
+    own = f'Secret "{deployment.spec.install_namespace}/'
+    config = [each.name for each in deployment.spec.config_from if each.kind == "Secret"]
+    printed = [(f'{own}{name}"', "none: its values are in the output") for name in config]
+    used = [(f'{own}{name}"', "none: a processor uses it") for _, name in find_secrets(deployment.spec)]
     return list(dict.fromkeys([*sent, *printed, *used]))
 
 
@@ -118,39 +97,16 @@ def _secrets(deployment: BundleDeployment) -> Iterator[tuple[Source, str]]:
 
 def _server_of(source: Source, mirrors: Mapping[str, str]) -> str:
     if source.image:
-        return _shown(find_endpoint(parse_reference(source.image.ref), mirrors).host)
-    if source.git:
-        return _shown(parse_repository(source.git.repository).authority)
-    if source.http:
-        return _shown(parse_address(source.http.url).authority)
-    if source.chart:
-        return _shown(_chart_server(source.chart, mirrors))
-    return f'chosen by plug-in "{source.kind}"'
-
-
-def _chart_server(chart: ChartSource, mirrors: Mapping[str, str]) -> str:
-    if chart.is_in_registry:
-        return find_endpoint(chart_reference(chart.repository, chart.name), mirrors).host
-    return parse_address(chart.repository).authority
-
-
-def _shown(host: str) -> str:
+        host = find_endpoint(parse_reference(source.image.ref), mirrors).host
+    elif source.git:
+        host = parse_repository(source.git.repository).authority
+    elif source.http:
+        host = parse_address(source.http.url).authority
+    elif source.chart and source.chart.is_in_registry:
+        host = find_endpoint(chart_reference(source.chart.repository, source.chart.name), mirrors).host
+    elif source.chart:
+        host = parse_address(source.chart.repository).authority
+    else:
+        return f'chosen by plug-in "{source.kind}"'
     # Look-alike letters would disguise the server.
     return host.encode("ascii", "backslashreplace").decode()
-
-
-def is_consent_given(uses: Sequence[SecretUse], origin: str) -> bool:
-    """Ask on the terminal whether Secrets may be used, unless there are none; return whether they may.
-
-    Args:
-        uses: of Secrets.
-        origin: of the BundleDeployment that names them.
-
-    Raises: MisuseError if there is no terminal.
-    """
-    if not uses:
-        return True
-    tell(f"{origin} uses your permissions to read these Secrets and send them to these servers, or print them:")
-    for line in to_table(("SECRET", "SERVER"), [(use.secret, use.server) for use in uses]).splitlines():
-        tell(f"  {line}")
-    return ask(f"{origin}: no terminal to ask for consent; pass --use-secrets to use its Secrets")

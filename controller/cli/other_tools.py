@@ -26,13 +26,14 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import reduce
 from http import HTTPStatus
+from operator import itemgetter
 from typing import Any
 
 from rukpak.api import names
 from rukpak.api.errors import BundleError
-from rukpak.controller.apply.drift import UnclaimedItems, find_uncovered, identity_of, merge_keys, united
+from rukpak.controller.apply.drift import UnclaimedItems, find_uncovered, merge_keys, united
 from rukpak.controller.apply.leftovers import CLIENT_SIDE, LAST_APPLIED, last_applied
-from rukpak.controller.apply.trees import inside
+from rukpak.controller.apply.trees import find_items, inside
 from rukpak.controller.cli.command import tell
 from rukpak.controller.formats.manifests import read_documents
 from rukpak.controller.formats.objects import ObjectKey, collect_objects
@@ -43,7 +44,7 @@ from rukpak.controller.kube.resources import GroupVersionKind, Resource
 from rukpak.controller.observe.records import Entry, entries_of, entry_of, fields_of, key_of, project
 from rukpak.controller.untrusted import is_object_name, mapping, strings
 from rukpak.controller.views import FailedError, MisuseError
-from rukpak.controller.views.access import MANAGER, REQUESTS
+from rukpak.controller.views.access import MANAGER, REQUESTS, Manifest
 from rukpak.controller.views.comparison import SERVER_METADATA, clean
 
 FLUX_NAMESPACE = "flux-system"
@@ -81,6 +82,11 @@ class Tool(Enum):
     KUBECTL = "kubectl"
 
 
+_NAMED_BY = {
+    Tool.HELM: (RELEASE_NAME, RELEASE_NAMESPACE),
+    Tool.FLUX: (f"{KUSTOMIZATION}/name", f"{KUSTOMIZATION}/namespace"),
+}
+"""The labels or annotations with the name and namespace of what has installed an object."""
 # Helm and its clients take the name of their program: pkg/kube/client.go of Helm, getManagedFieldsManager.
 _MANAGERS = {
     Tool.HELM: re.compile(r"helm.*|terraform-provider-helm.*"),
@@ -104,27 +110,21 @@ class Origin:
         kinds = {Tool.HELM: "Helm release", Tool.FLUX: "Flux Kustomization"}
         return f"{kinds[self.tool]} {self.namespace}/{self.name}" if self.name else self.tool.value
 
-    def marks(self) -> Mapping[str, str]:
-        """Return the labels or annotations that it has put on its objects."""
-        match self.tool:
-            case Tool.HELM:
-                return {RELEASE_NAME: self.name, RELEASE_NAMESPACE: self.namespace}
-            case Tool.FLUX:
-                return {f"{KUSTOMIZATION}/name": self.name, f"{KUSTOMIZATION}/namespace": self.namespace}
-            case Tool.KUBECTL:
-                return {}
-
     def has_marked(self, metadata: Mapping[str, Any]) -> bool:
-        """Whether an object carries its marks."""
-        found = {**(metadata.get("labels") or {}), **(metadata.get("annotations") or {})}
-        marks = self.marks()
-        return bool(marks) and all(found.get(key) == value for key, value in marks.items())
+        """Whether an object carries the labels or annotations that it puts on its objects."""
+        return _named_on(metadata, self.tool) == (self.name, self.namespace)
 
     def is_manager(self, manager: str) -> bool:
         """Whether a field manager is one of its own, or of kubectl, with which people correct its objects."""
         if manager in self.managers:
             return True
         return any(_MANAGERS[tool].fullmatch(manager) for tool in (self.tool, Tool.KUBECTL))
+
+
+def _named_on(metadata: Mapping[str, Any], tool: Tool) -> tuple[str, str] | None:
+    found = {**strings(metadata, "labels"), **strings(metadata, "annotations")}
+    name, namespace = _NAMED_BY.get(tool, ("", ""))
+    return (found[name], found.get(namespace, "")) if found.get(name) else None
 
 
 def is_tool(text: str) -> bool:
@@ -148,17 +148,16 @@ def read_origin(text: str, install_namespace: str, managers: tuple[str, ...]) ->
 
     Raises: MisuseError.
     """
-    tool, slash, rest = text.partition("/")
     if text == Tool.KUBECTL.value:
         return Origin(tool=Tool.KUBECTL, managers=managers)
+    tool, _, rest = text.partition("/")
     # A namespace contains no dot, a name may.
     name, _, namespace = rest.rpartition(".") if "." in rest else (rest, "", "")
-    if tool not in (Tool.HELM.value, Tool.FLUX.value) or not slash or not name:
+    defaults = {Tool.HELM.value: install_namespace, Tool.FLUX.value: FLUX_NAMESPACE}
+    if tool not in defaults or not name:
         forms = "helm/RELEASE[.NAMESPACE], flux/KUSTOMIZATION[.NAMESPACE], kubectl or the name of a BundleDeployment"
         raise MisuseError(f'--from "{text}": must be {forms}')
-    if tool == Tool.HELM.value:
-        return Origin(tool=Tool.HELM, name=name, namespace=namespace or install_namespace, managers=managers)
-    return Origin(tool=Tool.FLUX, name=name, namespace=namespace or FLUX_NAMESPACE, managers=managers)
+    return Origin(tool=Tool(tool), name=name, namespace=namespace or defaults[tool], managers=managers)
 
 
 def name_origin(live: Mapping[str, Any], install_namespace: str, exists: Callable[[str, str], bool]) -> str | None:
@@ -170,19 +169,19 @@ def name_origin(live: Mapping[str, Any], install_namespace: str, exists: Callabl
         exists: whether a BundleDeployment with a name and UID exists.
     """
     metadata, record = mapping(live, "metadata"), project(live, "", "")
-    labels, annotations = strings(metadata, "labels"), strings(metadata, "annotations")
     if record.owner and exists(record.owner, record.owner_uid):
         return None if is_tool(record.owner) else record.owner
     if record.controller_uid:
         return None
-    if release := annotations.get(RELEASE_NAME):
-        return _name_tool(Tool.HELM, release, annotations.get(RELEASE_NAMESPACE, ""), install_namespace)
-    if name := labels.get(f"{KUSTOMIZATION}/name"):
-        return _name_tool(Tool.FLUX, name, labels.get(f"{KUSTOMIZATION}/namespace", ""), FLUX_NAMESPACE)
+    for tool, default in ((Tool.HELM, install_namespace), (Tool.FLUX, FLUX_NAMESPACE)):
+        if named := _named_on(metadata, tool):
+            return _name_tool(tool, *named, default)
     if record.marks:
         return None
     kubectl = Origin(tool=Tool.KUBECTL)
-    is_known = LAST_APPLIED in annotations or any(kubectl.is_manager(each["manager"]) for each in entries_of(live))
+    is_known = LAST_APPLIED in strings(metadata, "annotations") or any(
+        kubectl.is_manager(each["manager"]) for each in entries_of(live)
+    )
     return Tool.KUBECTL.value if is_known else ""
 
 
@@ -311,9 +310,15 @@ def find_rivals(
 
     Raises: FailedError if that of `--from` does not exist; ApiError.
     """
-    named = dict.fromkeys([*_named(origin), *(name for each in labels for name in _named_by(each))])
-    found = {each: _read_rival(client, discovery, *each) for each in named}
-    if any(found[each] is None for each in _named(origin)):
+    own = [(KUSTOMIZATION, origin.namespace, origin.name)] if origin.tool is Tool.FLUX else []
+    marked = [
+        (group, str(each.get(f"{group}/namespace", "")), str(each[f"{group}/name"]))
+        for each in labels
+        for group in _FLUX_KINDS
+        if f"{group}/name" in each
+    ]
+    found = {each: _read_rival(client, discovery, *each) for each in dict.fromkeys([*own, *marked])}
+    if any(found[each] is None for each in own):
         raise FailedError(f'{origin}: not found; "kubectl get kustomizations --all-namespaces" shows them')
     return [rival for rival in found.values() if rival]
 
@@ -340,17 +345,6 @@ def suspend(client: Client, rival: Rival) -> None:
         client.merge_patch(rival.path, {"spec": {"suspend": True}}, manager=MANAGER)
 
 
-def _named(origin: Origin) -> Iterator[tuple[str, str, str]]:
-    if origin.tool is Tool.FLUX:
-        yield KUSTOMIZATION, origin.namespace, origin.name
-
-
-def _named_by(labels: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    for group in _FLUX_KINDS:
-        if f"{group}/name" in labels:
-            yield group, str(labels.get(f"{group}/namespace", "")), str(labels[f"{group}/name"])
-
-
 def _read_rival(client: Client, discovery: Discovery, group: str, namespace: str, name: str) -> Rival | None:
     resource = discovery.any_version(group, _FLUX_KINDS[group])
     if resource is None or not namespace:
@@ -369,18 +363,12 @@ _SEARCHED = frozenset({"get", "list", "patch"})
 """Verbs of the kinds that can be applied."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Applied:
-    """An object that kubectl has applied."""
-
-    key: ObjectKey
-    metadata: Mapping[str, Any]
-
-
 def find_applied(
     client: Client, discovery: Discovery, origin: Origin, namespace: str, selector: str = ""
-) -> list[Applied]:
-    """Return what kubectl has applied in a namespace, by kind and name; kinds that the user may not list are reported.
+) -> dict[ObjectKey, Manifest]:
+    """Return what kubectl has applied in a namespace, by kind and name, each with its metadata alone.
+
+    Kinds that the user may not list are reported.
 
     Args:
         client: acts as the user.
@@ -404,16 +392,18 @@ def find_applied(
         listed = list(zip(kinds, pool.map(_list, kinds.values()), strict=True))
     if denied := sorted(kind for (_, kind), items in listed if items is None):
         tell(f"not searched, since you may not list them: {', '.join(denied)}")
-    found: dict[str, Applied] = {}
+    found: dict[str, tuple[ObjectKey, Manifest]] = {}
     for (group, kind), items in listed:
         for metadata in (item["metadata"] for item in items or ()):
-            if _has_applied(metadata, origin):  # two groups may serve the same object
+            if LAST_APPLIED in (metadata.get("annotations") or {}) or _applied_entries(metadata, origin):
                 key = ObjectKey(group, kind, namespace, metadata["name"])
-                found.setdefault(metadata["uid"], Applied(key=key, metadata=metadata))
-    return sorted(found.values(), key=lambda each: each.key)
+                found.setdefault(metadata["uid"], (key, {"metadata": metadata}))  # two groups may serve the same object
+    return dict(sorted(found.values(), key=itemgetter(0)))
 
 
-def read_applied(client: Client, discovery: Discovery, origin: Origin, applied: Applied) -> dict[str, Any] | None:
+def read_applied(
+    client: Client, discovery: Discovery, origin: Origin, key: ObjectKey, metadata: Mapping[str, Any]
+) -> dict[str, Any] | None:
     """Return what kubectl has applied as a manifest, as it has recorded it, or else the fields that it owns.
 
     Anybody who may change an object can write its annotation: one that describes another object does not count.
@@ -421,10 +411,10 @@ def read_applied(client: Client, discovery: Discovery, origin: Origin, applied: 
     Returns: None if there is no such record, or the object is gone.
     Raises: ApiError.
     """
-    recorded, key = last_applied(applied.metadata), applied.key
+    recorded = last_applied(metadata)
     if recorded and _describes(recorded, key):
         return clean(_without_nulls(recorded))
-    entries = _applied_entries(applied.metadata, origin)
+    entries = _applied_entries(metadata, origin)
     version = str(entries[0].get("apiVersion")) if entries else ""
     resource = discovery.resource(GroupVersionKind.parse(f"{version}/{key.kind}")) if version else None
     if resource is None:
@@ -446,10 +436,6 @@ def make_manifest(live: Mapping[str, Any], fields: Tree) -> dict[str, Any]:
     owned = mapping(_extract(live, fields))
     metadata = {**mapping(owned, "metadata"), **name}
     return clean({**owned, "apiVersion": live["apiVersion"], "kind": live["kind"], "metadata": metadata})
-
-
-def _has_applied(metadata: Mapping[str, Any], origin: Origin) -> bool:
-    return LAST_APPLIED in (metadata.get("annotations") or {}) or bool(_applied_entries(metadata, origin))
 
 
 def _applied_entries(metadata: Mapping[str, Any], origin: Origin) -> list[Entry]:
@@ -474,15 +460,10 @@ def _extract(value: Any, fields: Tree) -> Any:
 
 
 def _extract_items(items: Sequence[Any], fields: Tree) -> list[Any]:
-    unclaimed, kept = UnclaimedItems(items), {}
-    for name, child in fields.items():
-        kind, _, text = name.partition(":")
-        keys = json.loads(text) if kind == "k" else {}
-        place = unclaimed.claim(keys) if keys else None
-        if place is not None:
-            kept[place] = {**keys, **_extract(items[place], child)}
-    values = {identity_of(json.loads(name[2:])) for name in fields if name.startswith("v:")}
-    kept |= {place: item for place, item in enumerate(items) if identity_of(item) in values}
+    kept = {}
+    for name, child, place in find_items(fields, items):
+        item = _extract(items[place], child)
+        kept[place] = {**json.loads(name[2:]), **item} if name.startswith("k:") else item
     return [kept[place] for place in sorted(kept)]
 
 
@@ -567,14 +548,14 @@ def _only_existing(recorded: Any, live: Any, path: tuple[str, ...]) -> Any:
 def other_managers(metadata: Mapping[str, Any], owner: str, origin: Origin) -> list[str]:
     """Return the managers that stay, with the fields of ours that they have set, too: these stay when we drop them."""
     ours = fields_of(entry_of({"metadata": metadata}, names.field_manager(owner)))
-    managers = (names.field_manager(owner), names.initial_field_manager(owner))
-    others = (each for each in metadata.get("managedFields") or [] if each.get("manager") not in managers)
+    own = (names.field_manager(owner), names.initial_field_manager(owner))
     return sorted(
         {
-            str(entry.get("manager"))
-            for entry in others
-            if not entry.get("subresource")
-            and not origin.is_manager(str(entry.get("manager")))
+            manager
+            for entry in metadata.get("managedFields") or []
+            if (manager := str(entry.get("manager"))) not in own
+            and not entry.get("subresource")
+            and not origin.is_manager(manager)
             and _overlap(fields_of(entry), ours)
         }
     )

@@ -73,8 +73,8 @@ class Parser(argparse.ArgumentParser):
             add_help=False,
         )
         self.verb, self._examples, self._hidden = verb, _show_examples(examples or {}), hidden
-        self.switches: dict[str, tuple[str, str]] = {}
-        """The values of flags that need none: of `--flag` and of `--no-flag`."""
+        self.switches: dict[str, str] = {}
+        """What `--flag` and `--no-flag` stand for, where flags need no value: `--flag=WORD`."""
         self._positionals.title, self._optionals.title = "arguments", FLAGS
         self._titled = {FLAGS: self._optionals}
         self.add_argument("-h", "--help", action="help", help="show this help")
@@ -85,7 +85,7 @@ class Parser(argparse.ArgumentParser):
 
     def add_switch(self, group: str, flag: str, *, words: tuple[str, str], **options: Any) -> None:
         """Add a flag that is set by `--flag`, `--no-flag` or `--flag=WORD`."""
-        self.switches[flag] = words
+        self.switches |= {flag: f"{flag}={words[0]}", f"--no-{flag[2:]}": f"{flag}={words[1]}"}
         self.group(group).add_argument(flag, metavar="", **options)
 
     def group(self, title: str) -> argparse._ArgumentGroup:
@@ -117,10 +117,14 @@ class Parser(argparse.ArgumentParser):
         if "--help=all" in arguments:
             print(self.format_help(is_whole=True), end="")
             self.exit()
-        options, unknown = self.parse_known_args([self._complete(word) for word in arguments])
+        options, unknown = self.parse_known_args([self.switches.get(word, word) for word in arguments])
         flags = [word for word in unknown if word.startswith("-") and word != "-"]
         if flags:
-            self.error(self._unknown_flag(flags[0].partition("=")[0]))
+            flag, known = (
+                flags[0].partition("=")[0],
+                (each for action in self._actions for each in action.option_strings),
+            )
+            self.error(f'unknown flag "{flag}"{suggest(flag, dict.fromkeys([*known, *self.switches]))}')
         if unknown:
             self.error(f'unexpected argument "{unknown[0]}"')
         return options
@@ -134,20 +138,6 @@ class Parser(argparse.ArgumentParser):
     def actions(self) -> list[argparse.Action]:
         """Return everything that it accepts, in the order of help."""
         return list(self._actions)
-
-    def flags(self) -> list[str]:
-        """Return all flags, including `--no-flag`."""
-        found = [flag for action in self._actions for flag in action.option_strings]
-        return found + [f"--no-{flag[2:]}" for flag in self.switches]
-
-    def _complete(self, word: str) -> str:
-        positive = f"--{word[5:]}" if word.startswith("--no-") else ""
-        if word in self.switches:
-            return f"{word}={self.switches[word][0]}"
-        return f"{positive}={self.switches[positive][1]}" if positive in self.switches else word
-
-    def _unknown_flag(self, flag: str) -> str:
-        return f'unknown flag "{flag}"{suggest(flag, self.flags())}'
 
 
 def suggest(word: str, valid: Iterable[str]) -> str:

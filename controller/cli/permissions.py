@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Capabilities
@@ -22,12 +22,13 @@ from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.resources import GroupVersionKind, Resource
 from rukpak.controller.permissions import Permissions, added, digest_of, look_up, permissions_of
 from rukpak.controller.permissions.statement import Line, Topic, to_lines
-from rukpak.controller.untrusted import mapping
+from rukpak.controller.untrusted import text
 from rukpak.controller.views import FailedError, MisuseError
 from rukpak.controller.views.dry_run import Reviewed
 from rukpak.controller.views.texts import dump_as, list_of, to_json, to_yaml
 
 Find = Callable[[GroupVersionKind], Resource | None]
+_FOLLOWED = ("get", "list", "watch")
 
 
 def show_permissions(options: argparse.Namespace) -> int:
@@ -43,9 +44,7 @@ def show_permissions(options: argparse.Namespace) -> int:
         permissions = _new(reviewed, options, permissions)
     client = reviewed.client
     known = look_up(permissions, lambda *role: read_rules(client, *role)) if client else frozenset()
-    print(
-        _show_permissions(reviewed, options, permissions, to_lines(permissions), to_lines(known - permissions)), end=""
-    )
+    print(_show_permissions(reviewed, options, permissions, to_lines(known - permissions)), end="")
     return 0
 
 
@@ -57,14 +56,15 @@ def _new(reviewed: Reviewed, options: argparse.Namespace, permissions: Permissio
         return frozenset()
     installed = read_stored(reviewed.client, options, digest) if reviewed.client else None
     if installed is None:
-        text = f"the installed revision {digest} cannot be read; ask for permission to read Secrets in namespace"
-        raise FailedError(f'{text} "{options.namespace}"')
+        remedy = f'ask for permission to read Secrets in namespace "{options.namespace}"'
+        raise FailedError(f"the installed revision {digest} cannot be read; {remedy}")
     return added(permissions, permissions_of(installed))
 
 
 def _show_permissions(
-    reviewed: Reviewed, options: argparse.Namespace, permissions: Permissions, lines: list[Line], known: list[Line]
+    reviewed: Reviewed, options: argparse.Namespace, permissions: Permissions, known: list[Line]
 ) -> str:
+    lines = to_lines(permissions)
     if not options.output:
         return "".join(f"{line}\n" for line in _describe(reviewed, lines, known, is_new=options.new))
     value = {
@@ -125,8 +125,7 @@ def _resources(reviewed: Reviewed) -> Resources:
     if reviewed.client is None:
         return Resources(reviewed.revision, capabilities_file.shipped())
     discovery = Discovery(reviewed.client)
-    served: Capabilities = discovery.capabilities()
-    return Resources(reviewed.revision, served, discovery.resource)
+    return Resources(reviewed.revision, discovery.capabilities(), discovery.resource)
 
 
 def rights_to_read(deployment: BundleDeployment, find: FindResource) -> Iterator[RbacRight]:
@@ -143,28 +142,23 @@ def rights_to_read(deployment: BundleDeployment, find: FindResource) -> Iterator
         for _, secret in secrets_of(source.verification) if source.verification else ():
             yield _right_to_read("secrets", secret.namespace or namespace, secret.name, "get")
         for _, config_map in config_maps_of(source.verification) if source.verification else ():
-            yield _right_to_read("configmaps", namespace, config_map.name, "get", "list", "watch")
+            yield _right_to_read("configmaps", namespace, config_map.name, *_FOLLOWED)
     followed = [(f"{each.kind.lower()}s", each.name) for each in spec.config_from]
     try:
         followed += [("secrets", name) for _, name in find_secrets(spec)]
     except BundleError as error:  # a plug-in that is not installed here
         tell(f"warning: {error.message}; the Secrets that it reads are missing in the rules")
     for resource, name in dict.fromkeys(followed):
-        yield _right_to_read(resource, namespace, name, "get", "list", "watch")
+        yield _right_to_read(resource, namespace, name, *_FOLLOWED)
     for each in spec.depends_on:
         if each.kind:
             found = find(GroupVersionKind.of({"apiVersion": each.api_version, "kind": each.kind}))
-            yield RbacRight(
-                namespace=(each.namespace or namespace) if found.namespaced else "",
-                groups=(found.group,),
-                resources=(found.plural,),
-                resource_names=(each.name,),
-                verbs=("get", "list", "watch"),
-            )
+            place = (each.namespace or namespace) if found.namespaced else ""
+            yield _right_to_read(found.plural, place, each.name, *_FOLLOWED, group=found.group)
 
 
-def _right_to_read(resource: str, namespace: str, name: str, *verbs: str) -> RbacRight:
-    return RbacRight(namespace=namespace, groups=("",), resources=(resource,), resource_names=(name,), verbs=verbs)
+def _right_to_read(resource: str, namespace: str, name: str, *verbs: str, group: str = "") -> RbacRight:
+    return RbacRight(namespace=namespace, groups=(group,), resources=(resource,), resource_names=(name,), verbs=verbs)
 
 
 def _show_roles(options: argparse.Namespace, reviewed: Reviewed, rights: list[RbacRight], account: str) -> str:
@@ -182,22 +176,22 @@ class Resources:
     for all built-in kinds, and for most others.
     """
 
-    def __init__(self, revision: Revision, capabilities: Capabilities, served: Find | None = None) -> None:
+    def __init__(self, revision: Revision, capabilities: Capabilities, served: Find = lambda _: None) -> None:
         self._capabilities, self._served = capabilities, served
         self._namespaced = {
             GroupVersionKind.of(item): bool(item["metadata"].get("namespace")) for item in revision.objects
         }
         self._defined = {
-            (str(spec.get("group")), str(_names(spec).get("kind"))): spec for spec in crd_specs(revision.objects)
+            (text(spec, "group"), text(spec, "names", "kind")): spec for spec in crd_specs(revision.objects)
         }
         self.guessed: set[GroupVersionKind] = set()
 
     def find(self, kind: GroupVersionKind) -> Resource:
         """Return the resource of a kind."""
         if spec := self._defined.get((kind.group, kind.kind)):
-            plural, is_namespaced = str(_names(spec).get("plural")), spec.get("scope") == "Namespaced"
+            plural, is_namespaced = text(spec, "names", "plural"), spec.get("scope") == "Namespaced"
             return Resource(kind.group, kind.version, kind.kind, plural, namespaced=is_namespaced)
-        if self._served and (resource := self._served(kind)):
+        if resource := self._served(kind):
             return resource
         if kind.group not in BUILT_IN_GROUPS:
             self.guessed.add(kind)
@@ -205,10 +199,6 @@ class Resources:
             (kind.group, kind.version, kind.kind), self._namespaced.get(kind, False)
         )
         return Resource(kind.group, kind.version, kind.kind, guess_plural(kind.kind), namespaced=is_namespaced)
-
-
-def _names(spec: Mapping[str, object]) -> Mapping[str, object]:
-    return mapping(spec, "names")
 
 
 def guess_plural(kind: str) -> str:

@@ -31,7 +31,6 @@ from rukpak.controller.playground.cluster import (
     claim_address,
     load_control_plane,
     make_control_plane,
-    read_programs,
     registry_of,
 )
 from rukpak.controller.playground.processes import Process, kill_noted, running_process, take_away, wait_for
@@ -89,7 +88,7 @@ def _up(settings: Settings, folder: Path) -> int:
         tell(f"Its log is {folder / 'controller.log'}")
     elif ended:
         tell(f"starting again what has ended: {', '.join(ended)}")
-        _run(load_control_plane(folder), read_programs(folder))
+        _run(load_control_plane(folder))
     else:
         tell("the playground is running already")
     print(load_control_plane(folder).exports(), end="", flush=True)
@@ -109,10 +108,9 @@ def _restart(settings: Settings, folder: Path) -> int:
 def _down(_settings: Settings, folder: Path) -> int:
     if folder.exists():
         take_away(folder)
+        tell("the playground is deleted")
     else:
         tell("there is no playground")
-        return 0
-    tell("the playground is deleted")
     return 0
 
 
@@ -171,15 +169,15 @@ def _start(folder: Path, programs: Mapping[str, Path]) -> None:
     cluster = make_control_plane(folder, programs, audit=False)
     if "helm" in programs:
         (folder / "bin" / "helm").symlink_to(programs["helm"])
-    _run(cluster, programs)
+    _run(cluster)
     (folder / _WHOLE).touch()
 
 
-def _run(cluster: ControlPlane, programs: Mapping[str, Path]) -> None:
+def _run(cluster: ControlPlane) -> None:
     tell("starting the cluster")
     cluster.start()
     tell("starting the registry and the controller")
-    Registry(cluster.folder, programs["registry"]).start()
+    Registry(cluster.folder, cluster.programs["registry"]).start()
     if running_process(cluster.folder / "controller.pid") is None:
         _start_controller(cluster)
 

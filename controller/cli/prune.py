@@ -7,8 +7,7 @@ what would be deleted, and may delete it. The API server is asked first, by a dr
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 from http import HTTPStatus
 
@@ -33,14 +32,6 @@ _NEEDED = frozenset({"list", "delete"})
 _STAYS = "may hold data or is marked to be kept; delete it with kubectl if nobody needs it"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Stray:
-    record: Record
-    resource: Resource
-    hindrance: str
-    """Why it is not deleted; empty: it would be."""
-
-
 def main(options: argparse.Namespace) -> int:
     """Delete the strays of a BundleDeployment; return the exit status: 1 if any remains.
 
@@ -49,39 +40,40 @@ def main(options: argparse.Namespace) -> int:
     client = connect(options)
     _, deployment = Deployments(client).read(options.name)
     found = _find(client, options.namespace, deployment)
-    ready, staying = [each for each in found if not each.hindrance], [each for each in found if each.hindrance]
-    for each in staying:
-        tell(f"{each.record.key}: not deleted: {each.hindrance}")
+    staying = {stray.key: why for stray, resource in found if (why := _find_hindrance(client, stray, resource))}
+    ready = [(stray, resource) for stray, resource in found if stray.key not in staying]
+    for key, why in staying.items():
+        tell(f"{key}: not deleted: {why}")
     if not ready:
         tell(f"{options.name}: {'no stray can be deleted' if staying else 'no strays'}")
         return FAILED if staying else 0
     if options.dry_run:
-        print("".join(f"{each.record.key} deleted (dry run)\n" for each in ready), end="", flush=True)
+        print("".join(f"{stray.key} deleted (dry run)\n" for stray, _ in ready), end="", flush=True)
         return FAILED if staying else 0
     tell(f'This deletes objects that no revision of BundleDeployment "{options.name}" contains:')
-    for each in ready:
-        tell(f"  {each.record.key}")
+    for stray, _ in ready:
+        tell(f"  {stray.key}")
     confirm(options, "canceled; nothing was deleted")
     return FAILED if _delete(client, ready) or staying else 0
 
 
-def _delete(client: Client, strays: Collection[_Stray]) -> int:
+def _delete(client: Client, strays: Iterable[tuple[Record, Resource]]) -> int:
     failures = 0
-    for each in strays:
+    for stray, resource in strays:
         try:
-            delete(client, each.resource, each.record)
+            delete(client, resource, stray)
         except ApiError as error:
             failures += 1
-            tell(f"{each.record.key}: not deleted: {error.tell_user()}")
+            tell(f"{stray.key}: not deleted: {error.tell_user()}")
         else:
-            print(f"{each.record.key} deleted", flush=True)
+            print(f"{stray.key} deleted", flush=True)
     return failures
 
 
 # what is a stray
 
 
-def _find(client: Client, namespace: str, deployment: BundleDeployment) -> list[_Stray]:
+def _find(client: Client, namespace: str, deployment: BundleDeployment) -> list[tuple[Record, Resource]]:
     discovery = Discovery(client)
     observed = _list(client, discovery, deployment)
     # Read after the objects: each was named by then, since a revision is stored before it is applied.
@@ -91,7 +83,7 @@ def _find(client: Client, namespace: str, deployment: BundleDeployment) -> list[
         if deployment.status.objects.strays > len(deployment.status.strays):
             tell("you may not read the stored revisions: only the strays in status are deleted; then run it again")
     records = find_strays({key: record for key, (record, _) in observed.items()}, named, owner=owner_of(deployment))
-    return [_judge(client, record, observed[record.key][1]) for record in teardown_order(records, key=lambda r: r.key)]
+    return [observed[record.key] for record in teardown_order(records, key=lambda record: record.key)]
 
 
 def _shown(deployment: BundleDeployment) -> set[ObjectKey]:
@@ -107,12 +99,8 @@ def _list(
     """
     found: dict[ObjectKey, tuple[Record, Resource]] = {}
     shown, denied = _shown(deployment), []
-    seen: set[tuple[str, str]] = set()
-    for resource in discovery.resources():
-        kind = (resource.group, resource.kind)
-        if kind in seen or not set(resource.verbs) >= _NEEDED:
-            continue
-        seen.add(kind)
+    usable = [each for each in discovery.resources() if each.verbs >= _NEEDED]
+    for resource in {(each.group, each.kind): each for each in reversed(usable)}.values():
         records = attempt(partial(_list_kind, client, resource, deployment.metadata.name), HTTPStatus.FORBIDDEN)
         if records is None:
             denied.append(resource.kind)
@@ -156,12 +144,12 @@ def _read_named(
     return name_objects(revisions, discovery.is_namespaced, orphan=owner_of(deployment).orphan)
 
 
-def _judge(client: Client, record: Record, resource: Resource) -> _Stray:
-    hindrance = _STAYS if dispose(record, RemovalCause.PRUNE) is not Disposal.DELETE else ""
-    if not hindrance:
-        path = resource.path(record.key.namespace, record.key.name)
-        try:
-            client.delete(path, uid=record.uid, dry_run=True)
-        except ApiError as error:
-            hindrance = "" if error.status == HTTPStatus.NOT_FOUND else error.tell_user()
-    return _Stray(record=record, resource=resource, hindrance=hindrance)
+def _find_hindrance(client: Client, stray: Record, resource: Resource) -> str:
+    """Return why a stray is not deleted; empty if it would be."""
+    if dispose(stray, RemovalCause.PRUNE) is not Disposal.DELETE:
+        return _STAYS
+    try:
+        client.delete(resource.path(stray.key.namespace, stray.key.name), uid=stray.uid, dry_run=True)
+    except ApiError as error:
+        return "" if error.status == HTTPStatus.NOT_FOUND else error.tell_user()
+    return ""

@@ -22,7 +22,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from rukpak.api import names
 from rukpak.api.errors import BundleError
@@ -66,7 +65,7 @@ from rukpak.controller.building.request import (
 from rukpak.controller.building.revision import PackedRevision, Revision
 from rukpak.controller.cli import manifest
 from rukpak.controller.cli.changes import read_kept
-from rukpak.controller.cli.command import NoConsentError, connect, read_file, tell
+from rukpak.controller.cli.command import NoConsentError, ask, connect, read_file, tell
 from rukpak.controller.cli.content import (
     Draft,
     check_stdin,
@@ -78,13 +77,16 @@ from rukpak.controller.cli.content import (
     recognize,
     unpack,
 )
-from rukpak.controller.cli.manifest import SecretUse, find_secret_uses, is_consent_given
+from rukpak.controller.cli.manifest import find_secret_uses
 from rukpak.controller.cli.verbs import RENDERING
 from rukpak.controller.content.store import ContentStore
-from rukpak.controller.kube.client import ApiError, Client
+from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import attempt
 from rukpak.controller.observe.records import key_of
+from rukpak.controller.revisions.lookups import look_up
+from rukpak.controller.revisions.references import read_values
+from rukpak.controller.revisions.source_access import SecretReader, read_demanded
 from rukpak.controller.settings import Settings
 from rukpak.controller.sources.config_map import KEY
 from rukpak.controller.untrusted import mapping
@@ -92,10 +94,7 @@ from rukpak.controller.views import FailedError, MisuseError
 from rukpak.controller.views.access import Deployments, open_store
 from rukpak.controller.views.comparison import mask
 from rukpak.controller.views.dry_run import Reviewed
-from rukpak.controller.views.texts import list_of, name_of, to_json, to_yaml
-
-if TYPE_CHECKING:
-    from rukpak.controller.revisions.source_access import SecretReader
+from rukpak.controller.views.texts import list_of, name_of, to_json, to_table, to_yaml
 
 NAME = "bundle"
 _STORE_BYTES = 1 << 40
@@ -267,16 +266,20 @@ def render_local(options: argparse.Namespace, store: ContentStore, capabilities:
 
 
 def ask_for_consent(options: argparse.Namespace, deployment: BundleDeployment, origin: str) -> None:
-    """Ask whether the Secrets that a BundleDeployment names may be used, unless a flag says so.
+    """Ask whether the Secrets that a BundleDeployment names may be used, unless it names none or a flag says so.
+
+    A stranger may have written it, and may run the servers that it names. The question is asked on the terminal, since
+    stdin may be the file. Without a terminal, nothing is read.
 
     Raises: NoConsentError; MisuseError if there is no terminal.
     """
-    if not (options.use_secrets or is_consent_given(_uses(options, deployment), origin)):
+    if options.use_secrets or not (uses := find_secret_uses(deployment, network_of(options).registry_mirrors)):
+        return
+    tell(f"{origin} uses your permissions to read these Secrets and send them to these servers, or print them:")
+    for line in to_table(("SECRET", "SERVER"), uses).splitlines():
+        tell(f"  {line}")
+    if not ask(f"{origin}: no terminal to ask for consent; pass --use-secrets to use its Secrets"):
         raise NoConsentError
-
-
-def _uses(options: argparse.Namespace, deployment: BundleDeployment) -> list[SecretUse]:
-    return find_secret_uses(deployment, network_of(options).registry_mirrors)
 
 
 def _render_draft(
@@ -312,7 +315,8 @@ def _render_draft(
         check(spec)
         request = replace(request, spec=spec)
     capabilities = served.capabilities() if isinstance(served, Discovery) else served
-    revision = _unpacked(builder.build(request, capabilities, cancelled, context, kept=_kept(options, status, served)))
+    built = builder.build(request, capabilities, cancelled, context, kept=_kept(options, status, served))
+    revision = built.unpacked() if isinstance(built, PackedRevision) else built
     if revision.terms.looked_up:
         account = spec.service_account_name
         whose = f'ServiceAccount "{request.install_namespace}/{account}"' if account else "itself"
@@ -332,8 +336,6 @@ def _kept(options: argparse.Namespace, status: Status, served: Capabilities | Di
 
 
 def _look_up_as_user(options: argparse.Namespace, served: Discovery) -> Callable[[Lookup], Found]:
-    from rukpak.controller.revisions.lookups import look_up  # noqa: PLC0415 - needs the cluster
-
     client = connect(options)
     return lambda lookup: look_up(client, served.resource, lookup, None, whom="you")
 
@@ -348,8 +350,6 @@ def _with_config(
     spec = deployment.spec
     if not needs_objects(spec):
         return spec, None, {}
-    from rukpak.controller.revisions.references import read_values  # noqa: PLC0415 - needs the cluster
-
     found = read_values(connect(options), deployment, None, lambda _object, _version: None)
     spec = spec.model_copy(update={"config": merge_config(spec, found.texts)})
     return spec, confidential_of(deployment, found.texts, found.secrets), found.secrets
@@ -378,10 +378,6 @@ def make_builder(options: argparse.Namespace, store: ContentStore) -> Builder:
     return Builder(store, settings, lambda: datetime.now(UTC))
 
 
-def _unpacked(revision: Revision | PackedRevision) -> Revision:
-    return revision.unpacked() if isinstance(revision, PackedRevision) else revision
-
-
 class _Reader:
     """Reads what sources name in the cluster with the user's permissions; connects only if there is any."""
 
@@ -392,13 +388,12 @@ class _Reader:
             for name, part, data in draft.parts
         }
         self._lock = threading.Lock()
+        self._connected: SecretReader | None = None
 
-    @contextmanager
-    def _reading(self) -> Iterator[SecretReader]:
-        from rukpak.controller.revisions.source_access import SecretReader  # noqa: PLC0415 - needs the cluster
-
+    def _connect(self) -> SecretReader:
         with self._lock:
-            yield SecretReader(connect(self._options), None)
+            self._connected = self._connected or SecretReader(connect(self._options), None)
+            return self._connected
 
     def read(self, index: int, source: Source) -> Credentials | None:
         """Return the credentials of one source; None if it names none.
@@ -407,8 +402,7 @@ class _Reader:
         """
         if not (source.secret or (self._deployment.spec.service_account_name and source.is_in_registry)):
             return None
-        with self._reading() as reader:
-            return reader.credentials(self._deployment, index, source, lambda _secret, _version: None)
+        return self._connect().credentials(self._deployment, index, source, lambda _secret, _version: None)
 
     def read_trusted(self, index: int, source: Source) -> Trusted:
         """Return what `verify` of one source names; it connects only if that is anything.
@@ -418,21 +412,14 @@ class _Reader:
         verification = source.verification
         if verification is None or not any((*secrets_of(verification), *config_maps_of(verification))):
             return Trusted()
-        with self._reading() as reader:
-            return reader.trusted(self._deployment, index, source, lambda _object, _version: None)
+        return self._connect().trusted(self._deployment, index, source, lambda _object, _version: None)
 
     def read_demanded(self, index: int, source: Source) -> Trusted:
         """Return the keys that an option demands for one source; it connects only if they are in a Secret.
 
         Raises: BundleError as read_demanded; ConfigurationError.
         """
-        from rukpak.controller.revisions.source_access import SecretReader, read_demanded  # noqa: PLC0415 - needs the cluster
-
-        def _read(namespace: str, name: str, path: str) -> dict[str, Any]:
-            return SecretReader(connect(self._options), None).read_unfollowed(namespace, name, path)
-
-        with self._lock:
-            return read_demanded(index, source, _read)
+        return read_demanded(index, source, lambda *secret: self._connect().read_unfollowed(*secret))
 
     def read_local(self, index: int, name: str) -> LocalContent:
         """Return the content of a ConfigMap, which need not exist if it is one of the draft.
@@ -442,8 +429,7 @@ class _Reader:
         if name in self._maps:
             return self._maps[name]
         place = f"spec.sources[{index}].configMap"
-        with self._reading() as reader:
-            return reader.local_content(self._deployment, name, place, lambda _object, _version: None)
+        return self._connect().local_content(self._deployment, name, place, lambda _object, _version: None)
 
 
 # the result
@@ -471,12 +457,9 @@ def show_capabilities(options: argparse.Namespace) -> int:
     Raises: ApiError, ConfigurationError.
     """
     discovery = Discovery(connect(options))
-    found = discovery.capabilities()
-    try:
-        found = discovery.with_custom_kinds(found)
-    except ApiError as error:
-        if error.status != HTTPStatus.FORBIDDEN:
-            raise
+    served = discovery.capabilities()
+    found = attempt(lambda: discovery.with_custom_kinds(served), HTTPStatus.FORBIDDEN) or served
+    if found is served:
         tell(
             "warning: you may not list customresourcedefinitions, so what custom resources store of null and status is "
             "missing"
@@ -512,12 +495,10 @@ def _on_cluster(options: argparse.Namespace) -> Reviewed:
     if options.name is None:
         raise MisuseError("specify NAME or -f FILE")
     client = connect(options)
-    value = Deployments(client).get(options.name)
-    if value is None:
-        raise FailedError(f'BundleDeployment "{options.name}" does not exist')
-    deployment, problem = try_to_read(value)
-    if deployment is None or problem:
-        raise FailedError(f"{options.name}: cannot be read: {problem}")
+    missing = f'BundleDeployment "{options.name}" does not exist'
+    _, deployment = Deployments(client).read(options.name, missing)
+    if deployment.problem:
+        raise FailedError(f"{options.name}: cannot be read: {deployment.problem}")
     status = deployment.status
     digest = status.pending.revision if status.pending else status.revision or status.installed_revision
     stored = read_stored(client, options, digest)

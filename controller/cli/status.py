@@ -6,9 +6,10 @@ import argparse
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.reading import try_to_read
@@ -69,7 +70,7 @@ def main(options: argparse.Namespace) -> int:
     deployments = Deployments(client)
     if options.watch:
         return _watch(options, deployments)
-    found = select("status", options, deployments, default_all=True)
+    found = select("status", options, deployments)
     values, failures = wait_if_asked(options, deployments, awaits_ready, found)
     _show(client, options, values)
     tell_unserved("status", client, options.namespace, values)
@@ -87,31 +88,27 @@ def _show(client: Client, options: argparse.Namespace, values: Sequence[Manifest
 
 
 def _show_details(client: Client, options: argparse.Namespace, values: Sequence[Manifest]) -> None:
-    objects = _describe_objects(client, values) if options.objects else [()] * len(values)
-    print(describe_all(values, objects, colors=is_colored(options.color)), end="", flush=True)
+    list_more = partial(_list_objects, client, Discovery(client)) if options.objects else lambda _: ()
+    colors = is_colored(options.color)
+    print("\n".join(_describe(value, list_more, colors=colors) for value in values), end="", flush=True)
 
 
-def _describe_objects(client: Client, values: Sequence[Manifest]) -> list[Sequence[str]]:
-    discovery = Discovery(client)
-
-    def _list(deployment: BundleDeployment) -> Iterator[str]:
-        listing = list_objects(client, discovery, deployment)
-        outlines = [*map(make_outline, listing.objects)]
-        troubled = (value for value, each in zip(listing.objects, outlines, strict=True) if each.is_troubled)
-        owned = list_owned(client, troubled)
-        found = make_unlisted(listing.unlisted)
-        found += make_nodes(deployment, [*outlines, *map(make_outline, owned.objects)])
-        if found:
-            yield "All objects:"
-        groups = group_by_wave(found, find_waves_by_title(listing.objects))
-        for number, members in groups or [(None, found)] * bool(found):
-            if number is not None:
-                state = describe_wave(deployment, number)
-                yield f"  Wave {number}{f' ({state.lower()})' if state else ''}:"
-            rows = [(each.title, each.reason, each.message) for each in members]
-            yield from (f"  {line}" for line in to_table(_OBJECTS, rows).splitlines())
-
-    return [tuple(_list(deployment)) if (deployment := try_to_read(value)[0]) else () for value in values]
+def _list_objects(client: Client, discovery: Discovery, deployment: BundleDeployment) -> Iterator[str]:
+    listing = list_objects(client, discovery, deployment)
+    outlines = [*map(make_outline, listing.objects)]
+    troubled = (value for value, each in zip(listing.objects, outlines, strict=True) if each.is_troubled)
+    owned = list_owned(client, troubled)
+    found = make_unlisted(listing.unlisted)
+    found += make_nodes(deployment, [*outlines, *map(make_outline, owned.objects)])
+    if found:
+        yield "All objects:"
+    groups = group_by_wave(found, find_waves_by_title(listing.objects))
+    for number, members in groups or [(None, found)] * bool(found):
+        if number is not None:
+            state = describe_wave(deployment, number)
+            yield f"  Wave {number}{f' ({state.lower()})' if state else ''}:"
+        rows = [(each.title, each.reason, each.message) for each in members]
+        yield from (f"  {line}" for line in to_table(_OBJECTS, rows).splitlines())
 
 
 def _show_table(options: argparse.Namespace, values: Sequence[Manifest]) -> None:
@@ -203,17 +200,11 @@ def cells_of(deployment: BundleDeployment, now: datetime) -> Mapping[str, str]:
     }
 
 
-def describe_all(values: Sequence[Manifest], objects: Sequence[Sequence[str]], *, colors: bool = False) -> str:
-    """Return the details of BundleDeployments; `objects` has further lines for each."""
-    texts = [_describe(value, more, colors=colors) for value, more in zip(values, objects, strict=True)]
-    return "\n".join(texts)
-
-
-def _describe(value: Manifest, more: Sequence[str], *, colors: bool) -> str:
+def _describe(value: Manifest, list_more: Callable[[BundleDeployment], Iterable[str]], *, colors: bool) -> str:
     deployment, problem = try_to_read(value)
     if deployment is None:
         return fit([f"{value['metadata']['name']}: cannot be read: {problem}"])
-    text = fit([*describe(deployment), *more])
+    text = fit([*describe(deployment), *list_more(deployment)])
     ready = deployment.status.condition("Ready")
     if colors and ready and not describe_unobserved(deployment):
         words = _words(deployment, ready)
@@ -245,7 +236,6 @@ def describe(deployment: BundleDeployment) -> Iterator[str]:
     said = [first]
     yield from _not_ready(deployment, said)
     yield from _conditions(deployment, said)
-    yield from _takers(deployment, said)
     yield from _strays(deployment)
     if status.skipped_kinds:
         yield f"Skipped:   {', '.join(status.skipped_kinds)}: optional and not served by the cluster"
@@ -340,18 +330,14 @@ def _conditions(deployment: BundleDeployment, said: list[str]) -> Iterator[str]:
         if condition.reason == Reason.STRAYS:  # they have lines of their own
             continue
         yield from _condition(condition, said)
+    if deployment.status.objects.handed_over and (installed := deployment.status.condition("Installed")):
+        yield from _condition(installed, said)
 
 
 def _condition(condition: Condition, said: list[str]) -> Iterator[str]:
     if not any(_is_in(condition.message, text) for text in said):
         said.append(condition.message)
         yield f"{condition.type}: {condition.reason}: {condition.message}"
-
-
-def _takers(deployment: BundleDeployment, said: list[str]) -> Iterator[str]:
-    installed = deployment.status.condition("Installed")
-    if deployment.status.objects.handed_over and installed:
-        yield from _condition(installed, said)
 
 
 def _strays(deployment: BundleDeployment) -> Iterator[str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,12 +20,10 @@ from rukpak.api import names
 from rukpak.api.v1alpha2.reading import try_to_read
 from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.apply.hooks import kinds_of
-from rukpak.controller.building.revision import Revision
 from rukpak.controller.cli.command import connect, tell
 from rukpak.controller.cli.deployments import tell_unserved
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
-from rukpak.controller.kube.resources import GroupVersionKind
 from rukpak.controller.observe.records import key_of
 from rukpak.controller.views.access import (
     RUNNING,
@@ -93,7 +91,8 @@ def _grow(
     revisions = read_revisions(client, namespace, deployment)
     find_drift = make_finder(discovery, deployment, revisions)
     listing = list_objects(client, discovery, deployment)
-    own = [*listing.objects, *list_hooks(client, discovery, deployment, _hook_kinds(revisions))]
+    kinds = set(RUNNING).union(*(kinds_of(revision) for revision in (revisions or {}).values()))
+    own = [*listing.objects, *list_hooks(client, discovery, deployment, kinds)]
     owned = list_owned(client, own)
     for kind, why in owned.unlisted:
         tell(f"warning: {kind}: {why}")
@@ -115,11 +114,6 @@ def _grow(
     waves = find_waves_by_title(listing.objects, (revisions or {}).get(deployment.status.revision))
     groups = [_make_wave(deployment, number, members) for number, members in group_by_wave(objects, waves)]
     return _make_root(deployment, [*(groups or objects), *(node for node in shown if node.hook)])
-
-
-def _hook_kinds(revisions: Mapping[str, Revision] | None) -> set[GroupVersionKind]:
-    named = (kinds_of(revision) for revision in (revisions or {}).values())
-    return set(RUNNING).union(*named)
 
 
 def _read_child(node: Node, value: Manifest | None, above: frozenset[str]) -> BundleDeployment | None:

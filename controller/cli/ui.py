@@ -16,8 +16,12 @@ from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
+from cryptography import x509
+
 from rukpak.controller.cli.command import connect, tell
 from rukpak.controller.sources.hosts import is_address, is_loopback
+from rukpak.controller.ui.guard import LOOPBACK, Guard, is_named, name_run
+from rukpak.controller.ui.watching import Board
 from rukpak.controller.views import FailedError, MisuseError
 
 CONNECTIONS = 256
@@ -33,9 +37,6 @@ def main(options: argparse.Namespace) -> int:
         from rukpak.controller.ui.server import Rights, Site, make_server, new_key  # noqa: PLC0415 - needs the extra
     except ImportError:
         raise MisuseError('the server is missing; run pip install ".[ui]" in a clone of RukPak') from None
-    from rukpak.controller.ui.guard import Guard  # noqa: PLC0415 - slow to import, and not for --help
-    from rukpak.controller.ui.watching import Board  # noqa: PLC0415
-
     hosts = _own_names(options)
     client = connect(options, CONNECTIONS)
     logging.getLogger("rukpak.controller").setLevel(logging.ERROR)  # the page itself says that the cluster is away
@@ -55,9 +56,8 @@ def main(options: argparse.Namespace) -> int:
         )
         board.start()
         try:
-            with announce(
-                f"{guard.scheme}://{_shown_host(options.listen, hosts)}:{port}/?token={guard.token}", options
-            ):
+            host = _shown_host(options.listen, hosts)
+            with announce(f"{guard.scheme}://{host}:{port}/?token={guard.token}", options):
                 make_server(site, options.certificate).run(sockets=listeners)
         finally:
             board.stop()
@@ -65,8 +65,6 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _own_names(options: argparse.Namespace) -> frozenset[str]:
-    from rukpak.controller.ui.guard import LOOPBACK, name_run  # noqa: PLC0415 - not for --help
-
     is_local = is_loopback(options.listen)
     if not (options.certificate or is_local):
         raise MisuseError(
@@ -84,8 +82,6 @@ def _own_names(options: argparse.Namespace) -> frozenset[str]:
 
 
 def _names_of(name: str) -> frozenset[str]:
-    from cryptography import x509  # noqa: PLC0415 - slow to import
-
     try:
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(name)
         certificate = x509.load_pem_x509_certificate(Path(name).read_bytes())
@@ -99,8 +95,6 @@ def _names_of(name: str) -> frozenset[str]:
 
 def _listen(address: str, port: int) -> list[socket.socket]:
     # Another user could listen on loopback of the other family.
-    from rukpak.controller.ui.guard import LOOPBACK  # noqa: PLC0415 - not for --help
-
     found = list[socket.socket]()
     try:
         for each in ("127.0.0.1", "::1") if address in LOOPBACK else (address,):
@@ -127,8 +121,6 @@ def _has_address(family: socket.AddressFamily, address: str) -> bool:
 
 def _shown_host(address: str, hosts: frozenset[str]) -> str:
     # A browser may call it by no other name than `hosts`.
-    from rukpak.controller.ui.guard import LOOPBACK, is_named  # noqa: PLC0415 - not for --help
-
     machine = socket.gethostname().lower()
     names = sorted(hosts - LOOPBACK, key=lambda name: (name.startswith("*"), is_address(name), name))
     known = (name.replace("*", machine.partition(".")[0]) for name in names)

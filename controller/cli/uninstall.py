@@ -20,6 +20,7 @@ from typing import Any
 
 from rukpak.api import names
 from rukpak.api.v1alpha2.reading import try_to_read
+from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.apply.ownership import Disposal, RemovalCause, dispose, is_marked_to_stay
 from rukpak.controller.cli.command import confirm, connect, tell, tell_all
 from rukpak.controller.cli.deployments import AWAITING_CONTROLLER, POLL_SECONDS, wait_while
@@ -36,13 +37,14 @@ from rukpak.controller.manager.process import set_up_log
 from rukpak.controller.observe.records import Record, project
 from rukpak.controller.settings import Settings
 from rukpak.controller.views import FailedError, MisuseError
-from rukpak.controller.views.access import MANAGER, Deployments, Manifest, NoApiError, read_holder, read_if_exists
+from rukpak.controller.views.access import MANAGER, PODS, Deployments, Manifest, NoApiError, read_holder, read_if_exists
 from rukpak.controller.views.texts import name_of
 
 STOP_SECONDS = 10.0
 _KEPT, _ORPHANED = "kept, without an owner", "kept, since spec.deletionPolicy is Orphan"
 _MARKED, _DATA = "kept, since an annotation says so", "kept, since they may hold data"
 _IN_USE = "kept while something uses it"
+_NAMESPACE = ("", NAMESPACES.gvk.kind)
 _REASONS = (_KEPT, _ORPHANED, _MARKED, _DATA, _IN_USE)
 """Why objects stay."""
 _PARTS = tuple(
@@ -82,14 +84,15 @@ def uninstall(options: argparse.Namespace) -> int:
         tell(f"RukPak is not installed on {describe_cluster(client, options)}")
         return 0
     _announce(client, options)
-    discovery = Discovery(client)
-    made = find_made(client, discovery, deployments, options.namespace) if options.delete else []
-    plan = [*_plan(deployments, keep=not options.delete), *(part.name for part in parts)]
+    owned = find_owned(client, Discovery(client), deployments)
+    made = find_made(client, owned, options.namespace) if options.delete else []
+    plan = [f"{name_of(value)} ({_fate(value, keep=not options.delete)})" for value in deployments]
+    plan += [part.name for part in parts]
     if options.namespaces:
         plan += [f"{part.name} (with everything in it)" for part in made]
     deleted = {part.path for part in made} if options.namespaces else set()
     staying = [
-        *find_staying(client, discovery, deployments, keep=not options.delete, deleted=deleted),
+        *find_staying(owned, keep=not options.delete, deleted=deleted),
         *_find_home(client, options.namespace, parts),
     ]
     if made and not options.namespaces:
@@ -125,19 +128,10 @@ def _find_deployments(client: Client) -> list[Manifest]:
 def _announce(client: Client, options: argparse.Namespace) -> None:
     tell(f"Uninstalling RukPak from {describe_cluster(client, options)}")
     holder = read_holder(client, options.namespace)
-    if holder and holder.is_running and not _is_pod(client, options.namespace, holder.host):
+    if holder and holder.is_running and not read_if_exists(client, PODS.path(options.namespace, holder.host)):
         tell(
             f'warning: a controller outside of this cluster is active, on "{holder.host}"; stop it before you continue'
         )
-
-
-def _is_pod(client: Client, namespace: str, name: str) -> bool:
-    return read_if_exists(client, f"/api/v1/namespaces/{namespace}/pods/{name}") is not None
-
-
-def _plan(deployments: Iterable[Manifest], *, keep: bool) -> Iterator[str]:
-    for value in deployments:
-        yield f"{name_of(value)} ({_fate(value, keep=keep)})"
 
 
 def _fate(value: Manifest, *, keep: bool) -> str:
@@ -153,80 +147,87 @@ def _tell_staying(lines: Sequence[str]) -> None:
     tell_all(f"  {line}" for line in lines)
 
 
-def find_made(client: Client, discovery: Discovery, deployments: Sequence[Manifest], home: str) -> list[Part]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owned:
+    """What BundleDeployments have installed."""
+
+    deployments: Sequence[BundleDeployment]
+    """Those that can be read."""
+    objects: Sequence[tuple[Record, str]]
+    """All with the label of one, each with spec.deletionPolicy of its owner; empty: it has none of these."""
+    unlisted: Sequence[str]
+    """Kinds that the user may not list."""
+
+
+def find_owned(client: Client, discovery: Discovery, deployments: Iterable[Manifest]) -> Owned:
+    """Return what BundleDeployments, as on the cluster, have installed, as far as the user may list it.
+
+    Raises: ApiError.
+    """
+    read = [deployment for value in deployments if (deployment := try_to_read(value)[0])]
+    kinds = {kind for each in read for kind in read_kinds(each.status.managed_kinds)}
+    policies = {(each.metadata.name, each.metadata.uid): each.spec.deletion_policy for each in read}
+    listed = {kind: _list_owned(client, discovery, kind) for kind in sorted({NAMESPACES.gvk, *kinds} if read else ())}
+    return Owned(
+        deployments=read,
+        objects=[
+            (each, policies.get((each.owner, each.owner_uid), "")) for found in listed.values() for each in found or ()
+        ],
+        unlisted=sorted({kind.kind for kind, found in listed.items() if found is None}),
+    )
+
+
+def find_made(client: Client, owned: Owned, home: str) -> list[Part]:
     """Return the namespaces that RukPak has made for BundleDeployments or as objects of them, and nobody has changed.
 
     Without those in which something stays: by `deletionPolicy: Orphan`, or because an annotation says so.
 
     Args:
         client: acts as the user.
-        discovery: of the cluster.
-        deployments: as on the cluster.
+        owned: what is installed.
         home: the namespace of RukPak.
 
     Raises: ApiError.
     """
-    read = [deployment for value in deployments if (deployment := try_to_read(value)[0])]
-    owners = {(each.metadata.name, each.metadata.uid) for each in read if each.spec.deletion_policy != "Orphan"}
     kept, wanted, since = {"", home}, set[str](), dict[str, datetime]()
-    for each in read:
+    for each in owned.deployments:
         place = each.spec.install_namespace or each.status.install_namespace or ""
         (kept if each.spec.deletion_policy == "Orphan" else wanted).add(place)
         if created := each.metadata.creation_timestamp:
             since[place] = min(created, since.get(place, created))
-    for kind in sorted({NAMESPACES.gvk, *(kind for each in read for kind in read_kinds(each.status.managed_kinds))}):
-        for record in _list_owned(client, discovery, kind) or ():
-            is_namespace = kind == NAMESPACES.gvk
-            place = record.key.name if is_namespace else record.key.namespace
-            if is_marked_to_stay(record) or (record.owner, record.owner_uid) not in owners:
-                kept.add(place)
-            elif is_namespace:
-                wanted.add(place)
+    for record, policy in owned.objects:
+        if is_marked_to_stay(record) or policy in ("", "Orphan"):
+            kept.add(_namespace_of(record))
+        elif record.key[:2] == _NAMESPACE:
+            wanted.add(record.key.name)
     found = {name: Part(NAMESPACES.path(name=name), f"namespace/{name}") for name in sorted(wanted - kept)}
-    return [part for name, part in found.items() if _was_made(client, part.path, since.get(name))]
+    return [part for name, part in found.items() if was_made(client, part.path, (MANAGER,), since.get(name))]
 
 
-def find_staying(
-    client: Client,
-    discovery: Discovery,
-    deployments: Sequence[Manifest],
-    *,
-    keep: bool,
-    deleted: Collection[str] = (),
-) -> Iterator[str]:
+def find_staying(owned: Owned, *, keep: bool, deleted: Collection[str] = ()) -> Iterator[str]:
     """Yield a line for each reason why objects of BundleDeployments stay, and one for kinds that may not be listed.
 
     Args:
-        client: acts as the user.
-        discovery: of the cluster.
-        deployments: as on the cluster.
+        owned: what is installed.
         keep: whether all objects are kept.
         deleted: paths of namespaces that are deleted with everything in them.
-
-    Raises: ApiError.
     """
-    unlisted: list[str] = []
-    read = [deployment for value in deployments if (deployment := try_to_read(value)[0])]
-    owners = {(each.metadata.name, each.metadata.uid): each.spec.deletion_policy for each in read}
-    kinds = {kind for each in read for kind in read_kinds(each.status.managed_kinds)}
     found: dict[str, set[ObjectKey]] = {reason: set() for reason in _REASONS}
-    for kind in sorted({*kinds, NAMESPACES.gvk} if read else kinds):
-        records = _list_owned(client, discovery, kind)
-        if records is None:
-            unlisted.append(kind.kind)
-        for record in records or ():
-            policy = owners.get((record.owner, record.owner_uid))
-            key = record.key
-            namespace = key.name if key[:2] == ("", NAMESPACES.gvk.kind) else key.namespace
-            if namespace and NAMESPACES.path(name=namespace) in deleted:
-                continue
-            if policy and (reason := _why_it_stays(record, keep=keep, orphan=policy == "Orphan")):
-                found[reason].add(record.key)
+    for record, policy in owned.objects:
+        namespace = _namespace_of(record)
+        if namespace and NAMESPACES.path(name=namespace) in deleted:
+            continue
+        if policy and (reason := _why_it_stays(record, keep=keep, orphan=policy == "Orphan")):
+            found[reason].add(record.key)
     for reason, keys in found.items():
         if keys:
             yield f"{reason}: {some([str(key) for key in sorted(keys)])}"
-    if unlisted:
-        yield f"not known, since you may not list them: {some(sorted(set(unlisted)))}"
+    if owned.unlisted:
+        yield f"not known, since you may not list them: {some(owned.unlisted)}"
+
+
+def _namespace_of(record: Record) -> str:
+    return record.key.name if record.key[:2] == _NAMESPACE else record.key.namespace
 
 
 def _list_owned(client: Client, discovery: Discovery, kind: GroupVersionKind) -> list[Record] | None:
@@ -371,7 +372,7 @@ def find_parts(client: Client, namespace: str) -> list[Part]:
     api = [API] if read_if_exists(client, API.path) else []
     lease = list(_find_leases(client, namespace))
     home = Part(NAMESPACES.path(name=namespace), f"namespace/{namespace}")
-    ours = [home] if home not in labeled and was_created_by_controller(client, home.path) else []
+    ours = [home] if home not in labeled and was_made(client, home.path) else []
     return [*api, *labeled, *lease, *ours]
 
 
@@ -393,29 +394,25 @@ def _find_kind(client: Client, discovery: Discovery, kind: GroupVersionKind) -> 
         yield Part(resource.path(metadata.get("namespace", ""), metadata["name"]), name)
 
 
-def _was_made(client: Client, path: str, since: datetime | None) -> bool:
-    """Return whether RukPak alone has written a namespace, if it exists.
+def was_made(client: Client, path: str, others: Collection[str] = (), since: datetime | None = None) -> bool:
+    """Return whether a namespace exists that only controllers have written, or `others`.
 
     An apply of nothing but a name leaves no entry in managedFields. So one without entries counts if it is younger than
     the first BundleDeployment that is installed there.
+
+    Args:
+        client: acts as the user.
+        path: of the namespace.
+        others: more field managers.
+        since: when that BundleDeployment was created, if there is one.
+
+    Raises: ApiError.
     """
     reply = read_if_exists(client, path)
     metadata: Mapping[str, Any] = reply.value["metadata"] if reply else {}
     if not metadata or metadata.get("deletionTimestamp"):
         return False
     if managers := {str(entry.get("manager")) for entry in metadata.get("managedFields") or []}:
-        return all(manager.startswith("rukpak") or manager == MANAGER for manager in managers)
+        return all(manager.startswith("rukpak") or manager in others for manager in managers)
     created = str(metadata.get("creationTimestamp") or "")
     return since is not None and bool(created) and datetime.fromisoformat(created) >= since
-
-
-def was_created_by_controller(client: Client, path: str) -> bool:
-    """Return whether a namespace exists that a controller created and no other client changed.
-
-    Raises: ApiError.
-    """
-    reply = read_if_exists(client, path)
-    metadata: Mapping[str, Any] = reply.value["metadata"] if reply else {}
-    managers = {str(entry.get("manager")) for entry in metadata.get("managedFields") or []}
-    is_ours = bool(managers) and all(manager.startswith("rukpak") for manager in managers)
-    return is_ours and not metadata.get("deletionTimestamp")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 from rukpak.controller.content.limits import name_key
@@ -22,6 +23,7 @@ _CREDENTIAL = re.compile(
     re.IGNORECASE | re.DOTALL,
 ).fullmatch
 """Names of values that are credentials; others of this kind (`existingSecret`) are names of Secrets."""
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _WORDS: Mapping[str, Any] = {"true": True, "false": False, "null": None}
 _MOST_ITEMS, _MOST_LEVELS = 65_536, 30
 """As in Helm."""
@@ -52,10 +54,7 @@ def typed(text: str) -> Any:
 
 def merge_files(files: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the values of several files; those of a later file win."""
-    merged: dict[str, Any] = {}
-    for each in files:
-        merged = merge_values(merged, each)
-    return merged
+    return reduce(merge_values, files, dict[str, Any]())
 
 
 def find_credentials(config: Any, path: str = "spec.config") -> Iterator[tuple[str, Any]]:
@@ -95,17 +94,10 @@ class _Scan:
 
     def until(self, stops: str) -> tuple[str, str]:
         """Return the text before one of these characters, and which one; empty at the end."""
-        found: list[str] = []
-        while not self.is_at_end():
-            character = self._text[self._place]
-            self._place += 1
-            if character in stops:
-                return "".join(found), character
-            if character == "\\" and not self.is_at_end():
-                character = self._text[self._place]
-                self._place += 1
-            found.append(character)
-        return "".join(found), ""
+        found = re.compile(rf"((?:\\.|[^{re.escape(stops)}])*)(.?)", re.DOTALL).match(self._text, self._place)
+        text, stop = found.groups() if found else ("", "")
+        self._place += len(text) + len(stop)
+        return _ESCAPED.sub(r"\1", text), stop
 
 
 def _set_key(scan: _Scan, values: dict[str, Any], convert: Convert, levels: int) -> None:
@@ -117,32 +109,30 @@ def _set_key(scan: _Scan, values: dict[str, Any], convert: Convert, levels: int)
             raise ValueError(f'no key before "{stop}"')
         case "=":
             values[key] = _read_value(scan, convert)
-        case "[":
-            values[key] = _set_item(scan, _list_at(values.get(key), key), convert, levels - 1)
-        case ".":
-            inner = _mapping_at(values.get(key), key)
-            _set_key(scan, inner, convert, levels - 1)
-            values[key] = inner
+        case "[" | ".":
+            values[key] = _set_within(scan, _copy_of(values.get(key), stop, key), convert, levels - 1)
         case _ if key or stop:
             raise ValueError(f'key "{key}" has no value')
 
 
-def _set_item(scan: _Scan, items: list[Any], convert: Convert, levels: int) -> list[Any]:
+def _set_within(scan: _Scan, value: Any, convert: Convert, levels: int) -> Any:
+    if isinstance(value, list):
+        _set_item(scan, value, convert, levels)
+    else:
+        _set_key(scan, value, convert, levels)
+    return value
+
+
+def _set_item(scan: _Scan, items: list[Any], convert: Convert, levels: int) -> None:
     index = _read_index(scan)
     items += [None] * (index + 1 - len(items))
     rest, stop = scan.until("[.=")
     if rest or not stop:
         raise ValueError(f'item {index} is followed by "{rest}"; write [{index}]=VALUE or [{index}].KEY=VALUE')
-    match stop:
-        case "=":
-            items[index] = _read_value(scan, convert)
-        case "[":
-            items[index] = _set_item(scan, _list_at(items[index], f"[{index}]"), convert, levels - 1)
-        case _:
-            inner = _mapping_at(items[index], f"[{index}]")
-            _set_key(scan, inner, convert, levels - 1)
-            items[index] = inner
-    return items
+    if stop == "=":
+        items[index] = _read_value(scan, convert)
+    else:
+        items[index] = _set_within(scan, _copy_of(items[index], stop, f"[{index}]"), convert, levels - 1)
 
 
 def _read_index(scan: _Scan) -> int:
@@ -166,13 +156,9 @@ def _read_value(scan: _Scan, convert: Convert) -> Any:
             return items
 
 
-def _list_at(value: Any, key: str) -> list[Any]:
-    if value is not None and not isinstance(value, list):
-        raise ValueError(f'"{key}" is not a list')
-    return list(value or ())
-
-
-def _mapping_at(value: Any, key: str) -> dict[str, Any]:
-    if value is not None and not isinstance(value, Mapping):
-        raise ValueError(f'"{key}" is not a mapping')
-    return dict(value or {})
+def _copy_of(value: Any, stop: str, key: str) -> Any:
+    """Return a copy of the list that `[` follows, or of the mapping that `.` follows; an empty one of nothing."""
+    kind, name = (list, "list") if stop == "[" else (dict, "mapping")
+    if value is not None and not isinstance(value, kind):
+        raise ValueError(f'"{key}" is not a {name}')
+    return kind(value or ())

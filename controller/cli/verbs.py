@@ -7,6 +7,7 @@ import gc
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from typing import Any, cast
 
@@ -90,10 +91,19 @@ def _flag(form: str, text: str, *, group: str = FLAGS, **options: Any) -> Adds:
     def _add(parser: Parser) -> None:
         *short, last = form.split(", ")
         flag, _, value = last.partition(" ")
-        kind = {"metavar": value} if value else {"action": "store_true"}
+        kind: dict[str, Any] = {"metavar": value} if value else {"action": "store_true"}
+        if "|" in value:
+            kind["type"] = OneOf(tuple(value.split("|")))
         parser.add_flag(group, (*short, flag), help=text, **kind, **options)
 
     return _add
+
+
+_of_cluster = partial(_flag, group=OPTION_GROUPS["kubeconfig"])
+_of_content = partial(_flag, group="content")
+_of_config = partial(_flag, group="format and config")
+_of_registry = partial(_flag, group=_REGISTRY_TITLE)
+_of_trust = partial(_flag, group=_TRUST_TITLE)
 
 
 def _options(*names: str) -> Adds:
@@ -132,16 +142,11 @@ def _wait(text: str) -> tuple[Adds, ...]:
 
 
 def _cluster(*others: str) -> tuple[Adds, ...]:
-    group = OPTION_GROUPS["kubeconfig"]
     return (
         _options("kubeconfig", "context", *others),
-        _flag("--as USER", "user to impersonate, as with kubectl", group=group, dest="as_user"),
-        _flag(
-            "--as-group GROUP",
-            "group to impersonate, with --as; may be repeated",
-            group=group,
-            dest="as_groups",
-            action="append",
+        _of_cluster("--as USER", "user to impersonate, as with kubectl", dest="as_user"),
+        _of_cluster(
+            "--as-group GROUP", "group to impersonate, with --as; may be repeated", dest="as_groups", action="append"
         ),
     )
 
@@ -155,17 +160,12 @@ def _add_fate(parser: Parser) -> None:
 
 # flags of several verbs
 
-_SHELLS = ("bash", "zsh", "fish")
 _PLAYGROUND = ("up", "restart", "status", "env", "down")
-_PLUGINS = ("format", "source", "processor")
-_COLORS = ("auto", "always", "never")
-_APPROVALS = ("Automatic", "NewPermissions", "Manual")
 _LOCAL = "folder, archive, packed chart or file of manifests"
 _SOURCES = (
     "content: folder, archive, packed chart or file of manifests; oci://IMAGE; https://ARCHIVE; "
     "git+https://REPOSITORY//DIRECTORY?ref=REF; -: stdin"
 )
-_CONTENT_TITLE, _CONFIG_TITLE = "content", "format and config"
 _CAPABILITIES = 'output of "rukpak capabilities"; -: stdin; default: those of the latest Kubernetes version'
 _NAME = _argument("name", "NAME", "name of a BundleDeployment", type=object_name)
 _YES = _flag("-y, --yes", "do not ask for confirmation")
@@ -173,9 +173,8 @@ _TIMEOUT = _flag(
     "--timeout DURATION", "how long to wait, such as 30s or 5m [default: 5m]", type=_seconds, default=300.0
 )
 _COLOR = _flag(
-    f"--color {'|'.join(_COLORS)}",
+    "--color auto|always|never",
     "whether to use colors; auto: on a terminal, unless NO_COLOR is set [default: auto]",
-    type=OneOf(_COLORS),
     default="auto",
 )
 _UNTIL_READY = _wait("wait until it is Ready; ends at once if waiting cannot help")
@@ -199,84 +198,72 @@ _DECISION = (
     *_cluster(),
 )
 _SOURCE = _argument("source", "SOURCE", _SOURCES, nargs="?")
-_FILE = _flag("-f, --file FILE", "BundleDeployment in place of SOURCE; -: stdin")
-_INSTALL_NAMESPACE = _flag(
-    "-n, --install-namespace NAMESPACE",
-    "default namespace of namespaced objects, which is created if it is missing",
-    group=_CONFIG_TITLE,
-)
 _TRUST = (
-    _flag("--certificate-authority FILE", "PEM certificates to trust instead of the system's", group=_TRUST_TITLE),
-    _flag(
+    _of_trust("--certificate-authority FILE", "PEM certificates to trust instead of the system's"),
+    _of_trust(
         "--insecure-skip-tls-verify",
         "do not verify certificates, and use plain http if a registry does not serve https",
-        group=_TRUST_TITLE,
     ),
 )
 _CONFIG = (
-    _flag(
+    _of_config(
         "--format FORMAT",
         "plain, helm, registry-v1 or that of a plug-in [default: what the content looks like, else plain]",
-        group=_CONFIG_TITLE,
     ),
-    _INSTALL_NAMESPACE,
-    _flag("--config FILE", "YAML or JSON file with spec.config; -: stdin", group=_CONFIG_TITLE),
-    _flag(
-        "--values FILE",
-        "values of a chart, in place of those that are set; may be repeated",
-        group=_CONFIG_TITLE,
-        action="append",
+    _of_config(
+        "-n, --install-namespace NAMESPACE",
+        "default namespace of namespaced objects, which is created if it is missing",
     ),
-    _flag(
+    _of_config("--config FILE", "YAML or JSON file with spec.config; -: stdin"),
+    _of_config("--values FILE", "values of a chart, in place of those that are set; may be repeated", action="append"),
+    _of_config(
         "--set KEY=VALUE",
         "a value of a chart, as Helm has it, beside those that are set; may be repeated",
-        group=_CONFIG_TITLE,
         action="append",
     ),
-    _flag("--set-string KEY=TEXT", "the same, always a string", group=_CONFIG_TITLE, action="append"),
-    _flag("--set-file KEY=FILE", "the same, the content of a file", group=_CONFIG_TITLE, action="append"),
+    _of_config("--set-string KEY=TEXT", "the same, always a string", action="append"),
+    _of_config("--set-file KEY=FILE", "the same, the content of a file", action="append"),
 )
 CONTENT = (
-    _FILE,
-    _flag("--image REFERENCE", "image or OCI artifact", group=_CONTENT_TITLE),
-    _flag("--git REPOSITORY", "git repository", group=_CONTENT_TITLE),
-    _flag("--ref REF", "for git: commit, tag or branch [default: HEAD]", group=_CONTENT_TITLE),
-    _flag("--directory DIRECTORY", "for git: part of the repository", group=_CONTENT_TITLE),
-    _flag("--http URL", "archive, or file of manifests", group=_CONTENT_TITLE),
-    _flag("--sha256 DIGEST", "for http and charts: SHA-256 that the file must have", group=_CONTENT_TITLE),
-    _flag("--chart NAME", "Helm chart", group=_CONTENT_TITLE),
-    _flag(
-        "--repository URL",
-        "for --chart, in place of SOURCE: where index.yaml is, or oci://REGISTRY/FOLDER",
-        group=_CONTENT_TITLE,
-    ),
-    _flag("--version RANGE", "for --chart: version or range [default: the highest release]", group=_CONTENT_TITLE),
-    _flag("--secret NAME", "credentials for the source, in the install namespace", group=_CONTENT_TITLE),
+    _flag("-f, --file FILE", "BundleDeployment in place of SOURCE; -: stdin"),
+    _of_content("--image REFERENCE", "image or OCI artifact"),
+    _of_content("--git REPOSITORY", "git repository"),
+    _of_content("--ref REF", "for git: commit, tag or branch [default: HEAD]"),
+    _of_content("--directory DIRECTORY", "for git: part of the repository"),
+    _of_content("--http URL", "archive, or file of manifests"),
+    _of_content("--sha256 DIGEST", "for http and charts: SHA-256 that the file must have"),
+    _of_content("--chart NAME", "Helm chart"),
+    _of_content("--repository URL", "for --chart, in place of SOURCE: where index.yaml is, or oci://REGISTRY/FOLDER"),
+    _of_content("--version RANGE", "for --chart: version or range [default: the highest release]"),
+    _of_content("--secret NAME", "credentials for the source, in the install namespace"),
     *_TRUST,
     *_CONFIG,
-    _flag("--service-account NAME", "apply objects as this account of the install namespace", group=_CONFIG_TITLE),
-    _flag("--use-secrets", "use the Secrets that sources name without asking", group=_CONTENT_TITLE),
+    _of_config("--service-account NAME", "apply objects as this account of the install namespace"),
+    _of_content("--use-secrets", "use the Secrets that sources name without asking"),
 )
 """What describes a BundleDeployment, for all verbs that take content; beside SOURCE."""
 _REGISTRY = (
-    _flag(
+    _of_registry(
         "--registry-config FILE",
         "Docker configuration with credentials [default: $DOCKER_CONFIG/config.json or ~/.docker/config.json]",
-        group=_REGISTRY_TITLE,
     ),
-    _flag("--username USERNAME", "user at the registry, whose password is read from stdin", group=_REGISTRY_TITLE),
+    _of_registry("--username USERNAME", "user at the registry, whose password is read from stdin"),
 )
 _REVIEWED = (_argument("name", "NAME", "name of a BundleDeployment", nargs="?", type=object_name), _SOURCE)
 _FOR_CLUSTER = _flag(
     "--capabilities FILE",
     'for content: output of "rukpak capabilities"; default: those of the latest Kubernetes version',
 )
+_RENDERED = (
+    *_cluster("namespace"),
+    _options(*RENDERING),
+    _defaults(from_cluster=False, capabilities=None),  # for verbs that lack these flags
+)
 _REVIEW = (
     _flag("--from-cluster", "read the revision from its Secrets; by default, it is rendered if you may not read them"),
     _output("json", "yaml"),
     *CONTENT,
-    *_cluster("namespace"),
-    _options(*RENDERING),
+    *_RENDERED,
 )
 
 DEPLOYMENTS = {
@@ -373,7 +360,7 @@ DEPLOYMENTS = {
             _NAME,
             _flag("-f, --follow", "also show new lines, until Ctrl-C"),
             _flag("--since DURATION", "only lines newer than this, such as 5m or 1h", type=_seconds),
-            _flag(f"--level {'|'.join(LEVELS)}", "lowest level shown", type=OneOf(LEVELS), default="debug"),
+            _flag(f"--level {'|'.join(LEVELS)}", "lowest level shown", default="debug"),
             _output("text", "json", default="text"),
             *_cluster("namespace"),
         ),
@@ -457,9 +444,7 @@ DEPLOYMENTS = {
             _flag("--use-secrets", "with --undo: use the Secrets that sources name without asking"),
             *_UNTIL_READY,
             _output(*OBJECTS),
-            *_cluster("namespace"),
-            _options(*RENDERING),
-            _defaults(from_cluster=False, capabilities=None),
+            *_RENDERED,
         ),
         entry="changes:roll_back",
     ),
@@ -542,8 +527,7 @@ BUNDLES = {
             _output("yaml", "json", "name", "revision", default="yaml"),
             _flag("--show-secrets", "print values of Secrets also where a processor decrypts some", default=False),
             *CONTENT,
-            *_cluster("namespace"),
-            _options(*RENDERING),
+            *_RENDERED,
         ),
         entry="render:main",
     ),
@@ -565,8 +549,7 @@ BUNDLES = {
             _flag("--capabilities FILE", _CAPABILITIES),
             _output("json"),
             *CONTENT,
-            *_cluster("namespace"),
-            _options(*RENDERING),
+            *_RENDERED,
         ),
         entry="lint:main",
     ),
@@ -613,30 +596,24 @@ BUNDLES = {
             _argument("name", "NAME", "name of the BundleDeployment", nargs="?", type=object_name),
             _SOURCE,
             _flag(
-                f"--approval {'|'.join(_APPROVALS)}",
+                "--approval Automatic|NewPermissions|Manual",
                 "which revisions wait for approval; this one is approved [default: Automatic]",
-                type=OneOf(_APPROVALS),
             ),
             _flag("--diff", "show each line that would change"),
             _YES,
             _flag("--dry-run", "change nothing; with -o yaml, print the BundleDeployment"),
             _flag("--force", "also install what would be refused as things are"),
-            _flag(
+            _of_content(
                 "--poll-interval DURATION",
                 "how often to check for a new tag, commit or version, such as 5m; 0: never",
-                group=_CONTENT_TITLE,
                 type=_interval,
             ),
             *_UNTIL_READY,
             _output(*OBJECTS),
-            _flag(
-                "--registry REGISTRY/REPOSITORY:TAG", "push SOURCE there, and install the image", group=_REGISTRY_TITLE
-            ),
+            _of_registry("--registry REGISTRY/REPOSITORY:TAG", "push SOURCE there, and install the image"),
             *_REGISTRY,
             *CONTENT,
-            *_cluster("namespace"),
-            _options(*RENDERING),
-            _defaults(from_cluster=False, capabilities=None),
+            *_RENDERED,
         ),
         entry="install:install",
     ),
@@ -683,9 +660,7 @@ BUNDLES = {
             _TIMEOUT,
             _output(*OBJECTS),
             *CONTENT,
-            *_cluster("namespace"),
-            _options(*RENDERING),
-            _defaults(from_cluster=False, capabilities=None),
+            *_RENDERED,
         ),
         entry="adopt:main",
     ),
@@ -713,7 +688,6 @@ BUNDLES = {
             _flag("--to REVISION", "what this revision of the store would change"),
             _COLOR,
             *_REVIEW,
-            _defaults(capabilities=None),
         ),
         entry="diff:main",
         failed=2,
@@ -727,12 +701,7 @@ BUNDLES = {
             "permissions shop --new": "only what is not installed yet",
             "permissions -f shop.yaml": "of one that is not applied yet",
         },
-        flags=(
-            *_REVIEWED,
-            _flag("--new", "only what the installed revision may not do"),
-            _FOR_CLUSTER,
-            *_REVIEW,
-        ),
+        flags=(*_REVIEWED, _flag("--new", "only what the installed revision may not do"), _FOR_CLUSTER, *_REVIEW),
         entry="permissions:show_permissions",
     ),
     "rights": Verb(
@@ -744,11 +713,7 @@ BUNDLES = {
             "rights shop": "as a list",
             "rights -f shop.yaml -o yaml | kubectl apply -f -": "grant them",
         },
-        flags=(
-            *_REVIEWED,
-            _FOR_CLUSTER,
-            *_REVIEW,
-        ),
+        flags=(*_REVIEWED, _FOR_CLUSTER, *_REVIEW),
         entry="permissions:show_rights",
     ),
     "capabilities": Verb(
@@ -839,7 +804,7 @@ INSTALLATION = {
         flags=(
             _argument("action", "new", "the only one", type=OneOf(("new",))),
             _argument("name", "DOMAIN/NAME", "name of the plug-in in specs"),
-            _flag(f"--kind {'|'.join(_PLUGINS)}", "what it is", type=OneOf(_PLUGINS), required=True),
+            _flag("--kind format|source|processor", "what it is", required=True),
             _flag("--folder FOLDER", "does not exist, or is empty [default: the name of the package]", default=""),
         ),
         entry="plugin:main",
@@ -889,7 +854,7 @@ INSTALLATION = {
             "completion bash > ~/.local/share/bash-completion/completions/rukpak": "for each new bash",
             "completion fish | source": "for the current fish",
         },
-        flags=(_argument("shell", "SHELL", ", ".join(_SHELLS), type=OneOf(_SHELLS)),),
+        flags=(_argument("shell", "SHELL", "bash, zsh, fish", type=OneOf(("bash", "zsh", "fish"))),),
         entry="completion:show_script",
     ),
     "uninstall": Verb(

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import argparse
 import threading
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -31,18 +31,12 @@ _NOT_ASKED = SourcePin(
     kind="", resolved="", digest="", spec_digest="", origin="-", resolved_at=datetime.fromtimestamp(0, UTC)
 )
 """In place of the pin of a source that is not asked."""
+Finding = SourcePin | Mapping[str, str]
+"""What was found about one source: the pin with its signer, or else `problem` or `note`, which starts with its field.
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """What was found about one source."""
-
-    pin: SourcePin | None = None
-    """With its signer; None if there is a problem or a note."""
-    problem: str = ""
-    """Why it is not signed as it must be; starts with the field path."""
-    note: str = ""
-    """Why it need not be; starts with the field path."""
+A problem is why it is not signed as it must be, a note why it need not be.
+"""
+_HEADS = {"problem": "not verified", "note": "not checked"}
 
 
 def main(options: argparse.Namespace) -> int:
@@ -59,7 +53,7 @@ def main(options: argparse.Namespace) -> int:
     ask_for_consent(options, deployment, draft.origin)
     findings = verify(options, draft, policy.complete(deployment))
     print(_show(findings, options.output), end="")
-    return FAILED if any(each.problem for each in findings) else 0
+    return FAILED if any(isinstance(each, Mapping) and "problem" in each for each in findings) else 0
 
 
 def _read(options: argparse.Namespace) -> tuple[Draft, BundleDeployment]:
@@ -87,49 +81,45 @@ def verify(options: argparse.Namespace, draft: Draft, deployment: BundleDeployme
         deployment: validated, with what is demanded of it; of what its status records, the signatures are checked
             anew.
     """
-    spec, failures = deployment.spec, dict[int, BundleError]()
-
-    def _note(index: int, failure: BundleError | None) -> None:
-        if failure:
-            failures[index] = failure
-
+    spec, failures = deployment.spec, dict[int, BundleError | None]()
     recorded = [pin.model_copy(update={"verify_digest": ""}) for pin in deployment.status.sources]
-    context = replace(make_context(options, draft, deployment), ended=_note, unchecked=find_unchecked(spec, recorded))
+    context = replace(
+        make_context(options, draft, deployment),
+        ended=failures.__setitem__,
+        unchecked=find_unchecked(spec, recorded),
+    )
     pins = tuple(None if source.needs_signature else _NOT_ASKED for source in spec.sources)
     with new_store() as store:
         resolved = make_builder(options, store).resolve(spec, pins, threading.Event(), context)
-    findings = []
+    findings: list[Finding] = []
     for index, (source, pin) in enumerate(zip(spec.sources, resolved.pins, strict=True)):
         path = f"spec.sources[{index}].{source.block}"
         if not (source.needs_signature or can_be_signed(source)):
-            findings.append(Finding(note=f"{path}: sources of this kind cannot be signed"))
+            findings.append({"note": f"{path}: sources of this kind cannot be signed"})
         elif not source.needs_signature:
-            findings.append(Finding(problem=f"{path}: nobody has to sign it; say who in verify"))
+            findings.append({"problem": f"{path}: nobody has to sign it; say who in verify"})
         elif failure := failures.get(index):
-            findings.append(Finding(problem=failure.message))
+            findings.append({"problem": failure.message})
         else:
-            findings.append(Finding(pin=pin))
+            findings.append(pin if pin and pin.verified else {"problem": f"{path}: no signature was checked"})
     return findings
 
 
 def _show(findings: Sequence[Finding], output: str) -> str:
     if output:
-        return dump_as(output, {"sources": list(map(_as_value, findings))})
+        return dump_as(output, {"sources": [_dump(each) if isinstance(each, SourcePin) else each for each in findings]})
     return "".join(f"{line}\n" for finding in findings for line in _lines(finding))
 
 
-def _as_value(finding: Finding) -> dict[str, Any]:
-    if finding.pin is None:
-        return {"problem": finding.problem} if finding.problem else {"note": finding.note}
-    return finding.pin.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
+def _dump(pin: SourcePin) -> dict[str, Any]:
+    return pin.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
 
 
 def _lines(finding: Finding) -> Iterator[str]:
-    pin = finding.pin
-    if pin is None or pin.verified is None:
-        yield f"not verified: {finding.problem}" if finding.problem else f"not checked: {finding.note}"
-        return
-    yield f"{pin.kind} {pin.resolved}"
-    if pin.digest.rpartition(":")[2] not in pin.resolved:
-        yield f"  {pin.digest}"
-    yield f"  {describe_signer(pin.verified)}"
+    if not isinstance(finding, SourcePin):
+        yield from (f"{_HEADS[kind]}: {text}" for kind, text in finding.items())
+    elif finding.verified:
+        yield f"{finding.kind} {finding.resolved}"
+        if finding.digest.rpartition(":")[2] not in finding.resolved:
+            yield f"  {finding.digest}"
+        yield f"  {describe_signer(finding.verified)}"

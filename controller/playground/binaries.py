@@ -274,16 +274,16 @@ class Binaries:
         """Return the path of each program that is installed or in the cache."""
         return self._find_at_hand([PROGRAMS[name] for name in names])
 
-    def _find_at_hand(self, programs: list[Program]) -> dict[str, Path]:
-        found = {program.name: self._find_one_at_hand(program) for program in programs}
-        return {name: path for name, path in found.items() if path}
-
-    def _find_one_at_hand(self, program: Program) -> Path | None:
-        installed = find_installed(program, self._settings, self._tell)
-        if installed:
-            return installed
-        folder = self._cache.find(self._download_key(program)) or self._cache.find(self._build_key(program.part))
-        return folder / program.name if folder else None
+    def _find_at_hand(self, programs: Iterable[Program]) -> dict[str, Path]:
+        found: dict[str, Path] = {}
+        for program in programs:
+            if installed := find_installed(program, self._settings, self._tell):
+                found[program.name] = installed
+            elif folder := self._cache.find(self._download_key(program)) or self._cache.find(
+                self._build_key(program.part)
+            ):
+                found[program.name] = folder / program.name
+        return found
 
     def _download_all(self, programs: list[Program]) -> dict[str, Path]:
         found: dict[str, Path] = {}

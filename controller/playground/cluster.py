@@ -326,14 +326,19 @@ class ControlPlane(Cluster):
     def __init__(self, folder: Path, programs: Mapping[str, Path], *, ports: Ports, audit: bool) -> None:
         super().__init__(kubeconfig=folder / "kubeconfig", kubectl=programs["kubectl"], cache=folder / "kubectl-cache")
         self.folder = folder
+        self.programs = programs
         self._address = server_address(ports)
         self.etcd = f"http://127.0.0.1:{ports.etcd}"
         self._audit = folder / "audit.log" if audit else None
-        self._etcd = Process("etcd", folder, etcd_command(folder, ports, programs))
-        self._api_server = Process("kube-apiserver", folder, server_command(folder, ports, programs, audit=audit))
-        self._controllers = Process("kube-controller-manager", folder, controller_manager_command(folder, programs))
-        self._scheduler = Process("kube-scheduler", folder, scheduler_command(folder, programs))
-        self._kwok = Process("kwok", folder, kwok_command(folder, programs)) if "kwok" in programs else None
+        commands = {
+            "etcd": etcd_command(folder, ports, programs),
+            "kube-apiserver": server_command(folder, ports, programs, audit=audit),
+            "kube-controller-manager": controller_manager_command(folder, programs),
+            "kube-scheduler": scheduler_command(folder, programs),
+            **({"kwok": kwok_command(folder, programs)} if "kwok" in programs else {}),
+        }
+        self.components = {name: Process(name, folder, command) for name, command in commands.items()}
+        """By name, in the order in which they are started."""
 
     def exports(self) -> str:
         """Return the lines by which a shell uses it, with the `rukpak` of this virtual environment."""
@@ -349,85 +354,57 @@ class ControlPlane(Cluster):
         """Return the address of the API server."""
         return self._address
 
-    def start(self) -> None:
-        """Start all components that do not run; return when objects can be created and, with a node, pods run.
+    def start(self, *names: str) -> None:
+        """Start components that do not run; return when etcd and kube-apiserver, if they are among these, answer.
+
+        Args:
+            names: of the components; none: all. Then objects can be created on return and, with a node, pods run.
 
         Raises: TimeoutError; RuntimeError with the end of its log if a component exits.
         """
-        starts = {
-            self._etcd: self.start_etcd,
-            self._api_server: self.start_api_server,
-            self._controllers: self.start_controller_manager,
-            self._scheduler: self.start_scheduler,
-            **({self._kwok: self._kwok.start} if self._kwok else {}),
-        }
-        for process, start in starts.items():
-            if not process.is_running():
-                start()
-        if self._kwok and self._get(f"/api/v1/nodes/{NODE_NAME}") is None:
+        for name in names or self.components:
+            if not self.components[name].is_running():
+                self.components[name].start()
+            if name == "etcd":
+                self._wait(name, "etcd healthy", lambda: self._answer(f"{self.etcd}/health") is not None)
+            elif name == "kube-apiserver":
+                self._wait(name, "API server ready", lambda: self._get("/readyz") == b"ok")
+        if names:
+            return
+        has_node = "kwok" in self.components
+        if has_node and self._get(f"/api/v1/nodes/{NODE_NAME}") is None:
             self._request("/api/v1/nodes", NODE)
         account = "/api/v1/namespaces/default/serviceaccounts/default"
-        self._wait(self._controllers, "ServiceAccount default", lambda: self._get(account) is not None)
-        if self._kwok:
-            self._wait(self._kwok, f"node {NODE_NAME} Ready", self._has_ready_node)
+        self._wait("kube-controller-manager", "ServiceAccount default", lambda: self._get(account) is not None)
+        if has_node:
+            self._wait("kwok", f"node {NODE_NAME} Ready", self._has_ready_node)
 
-    def stop(self) -> None:
-        """Kill all components; `start` continues with their data."""
-        for process in (self._kwok, self._scheduler, self._controllers, self._api_server, self._etcd):
-            if process:
-                process.kill()
+    def stop(self, *names: str) -> None:
+        """Kill components, by default all; `start` continues with their data.
 
-    def start_etcd(self) -> None:
-        """Start etcd; return when it is healthy."""
-        self._etcd.start()
-        self._wait(self._etcd, "etcd healthy", lambda: self._answer(f"{self.etcd}/health") is not None)
-
-    def stop_etcd(self) -> None:
-        """Kill etcd."""
-        self._etcd.kill()
+        Without kube-apiserver, every watch and request is interrupted; without kube-controller-manager, garbage is not
+        collected, and workloads do not progress.
+        """
+        for name in names or tuple(reversed(self.components)):
+            self.components[name].kill()
 
     def back_up_etcd(self) -> None:
         """Copy the data of etcd, which is stopped for that."""
-        self.stop_etcd()
+        self.stop("etcd")
         shutil.rmtree(self.folder / "etcd.backup", ignore_errors=True)
         shutil.copytree(self.folder / "etcd", self.folder / "etcd.backup")
-        self.start_etcd()
+        self.start("etcd")
 
     def restore_etcd(self) -> None:
         """Restore the backup of etcd and restart everything that has cached newer data, as Kubernetes requires."""
-        self.stop_controller_manager()
-        self.stop_api_server()
-        self.stop_etcd()
+        self.stop("kube-controller-manager", "kube-apiserver", "etcd")
         shutil.rmtree(self.folder / "etcd")
         shutil.copytree(self.folder / "etcd.backup", self.folder / "etcd")
-        self.start_etcd()
-        self.start_api_server()
-        self.start_controller_manager()
-
-    def start_api_server(self) -> None:
-        """Start kube-apiserver; return when it is ready."""
-        self._api_server.start()
-        self._wait(self._api_server, "API server ready", lambda: self._get("/readyz") == b"ok")
-
-    def stop_api_server(self) -> None:
-        """Kill kube-apiserver, which interrupts every watch and request."""
-        self._api_server.kill()
-
-    def start_controller_manager(self) -> None:
-        """Start kube-controller-manager, including the garbage collector."""
-        self._controllers.start()
-
-    def stop_controller_manager(self) -> None:
-        """Kill kube-controller-manager: no garbage collection, no progress of workloads."""
-        self._controllers.kill()
-
-    def start_scheduler(self) -> None:
-        """Start kube-scheduler."""
-        self._scheduler.start()
+        self.start("etcd", "kube-apiserver", "kube-controller-manager")
 
     def is_running(self) -> bool:
         """Return whether the API server is running."""
-        return self._api_server.is_running()
+        return self.components["kube-apiserver"].is_running()
 
     def audit_position(self) -> int:
         """Return the current end of the audit log, for `audit_requests`."""
@@ -482,13 +459,15 @@ class ControlPlane(Cluster):
         except (OSError, http.client.HTTPException):
             return None
 
-    def _wait(self, process: Process, what: str, condition: Callable[[], bool]) -> None:
+    def _wait(self, name: str, what: str, condition: Callable[[], bool]) -> None:
+        process = self.components[name]
+
         def is_fulfilled() -> bool:
             if not process.is_running():
-                raise RuntimeError(f"{process.name} ended: {process.last_words()}")
+                raise RuntimeError(f"{name} ended: {process.last_words()}")
             return condition()
 
-        wait_for(is_fulfilled, START_SECONDS, lambda: f"{what}; {process.name} says: {process.last_words()}")
+        wait_for(is_fulfilled, START_SECONDS, lambda: f"{what}; {name} says: {process.last_words()}")
 
 
 def make_control_plane(folder: Path, programs: Mapping[str, Path], *, audit: bool) -> ControlPlane:
@@ -504,22 +483,13 @@ def make_control_plane(folder: Path, programs: Mapping[str, Path], *, audit: boo
     return ControlPlane(folder, programs, ports=ports, audit=audit)
 
 
-def read_programs(folder: Path) -> dict[str, Path]:
-    """Return the programs of the control plane in a folder, by name.
-
-    Raises: FileNotFoundError.
-    """
-    state = json.loads((folder / STATE).read_text(encoding="utf-8"))
-    return {name: Path(path) for name, path in state["programs"].items()}
-
-
 def load_control_plane(folder: Path) -> ControlPlane:
     """Return the control plane in a folder.
 
     Raises: FileNotFoundError.
     """
     state = json.loads((folder / STATE).read_text(encoding="utf-8"))
-    programs = read_programs(folder)
+    programs = {name: Path(path) for name, path in state["programs"].items()}
     return ControlPlane(folder, programs, ports=Ports(**state["ports"]), audit=state["audit"])
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 Version = tuple[int, ...]
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -163,6 +164,10 @@ def _kubernetes_component(name: str, part: str = "control-plane") -> Program:
     )
 
 
+def _alone(name: str, **options: Any) -> Program:
+    return Program(name=name, part=name, project=name, **options)
+
+
 ETCD = Program(
     name="etcd",
     part="control-plane",
@@ -173,19 +178,14 @@ ETCD = Program(
     checksum="v{version}/SHA256SUMS",
     member="etcd-v{version}-linux-{architecture}/etcd",
 )
-KUBECTL = Program(
-    name="kubectl",
-    part="control-plane",
-    project="kubernetes",
+KUBECTL = replace(
+    _kubernetes_component("kubectl"),
     fits=_is_within_one_minor,
     wanted=lambda settings: "{}.{}, or one minor version apart".format(*_kubernetes(settings)),
-    file="v{version}/bin/linux/{architecture}/kubectl",
     version_arguments=("version", "--client"),
 )
-REGISTRY = Program(
-    name="registry",
-    part="registry",
-    project="registry",
+REGISTRY = _alone(
+    "registry",
     # An older one, as Debian has it, ends with a panic when it is to check tokens by `jwks`.
     fits=lambda version, _: version >= (3, 0),
     wanted=lambda _: "3.0 or newer",
@@ -193,18 +193,14 @@ REGISTRY = Program(
     member="registry",
     aliases=("docker-registry",),
 )
-KWOK = Program(
-    name="kwok",
-    part="kwok",
-    project="kwok",
+KWOK = _alone(
+    "kwok",
     fits=lambda version, settings: version[:2] >= parse_version(settings.kwok_version)[:2],
     wanted=lambda settings: f"{settings.kwok_version} or newer",
     file="v{version}/kwok-linux-{architecture}",
 )
-HELM = Program(
-    name="helm",
-    part="helm",
-    project="helm",
+HELM = _alone(
+    "helm",
     fits=lambda version, settings: version[0] == parse_version(settings.helm_version)[0],
     wanted=lambda settings: f"Helm {parse_version(settings.helm_version)[0]}",
     file="helm-v{version}-linux-{architecture}.tar.gz",
@@ -212,10 +208,8 @@ HELM = Program(
     member="linux-{architecture}/helm",
     version_arguments=("version", "--template", "{{.Version}}"),
 )
-SOPS = Program(
-    name="sops",
-    part="sops",
-    project="sops",
+SOPS = _alone(
+    "sops",
     fits=lambda version, _: (3, 9) <= version < (4,),
     wanted=lambda _: "SOPS 3, 3.9 or newer",
     file="v{version}/sops-v{version}.linux.{architecture}",

@@ -100,8 +100,8 @@ class Testbed:
 
     def restart_api_server(self) -> None:
         """Restart the API server, so that its caches hold what was written to etcd."""
-        self.cluster.stop_api_server()
-        self.cluster.start_api_server()
+        self.cluster.stop("kube-apiserver")
+        self.cluster.start("kube-apiserver")
         self.api = self._connect()
 
     def _connect(self) -> Api:
@@ -109,7 +109,7 @@ class Testbed:
 
     def stop_workloads(self) -> None:
         """Freeze all workloads: only the scenario writes their status from now on."""
-        self.cluster.stop_controller_manager()
+        self.cluster.stop("kube-controller-manager")
 
     def usage(self) -> Usage:
         """Return the resources that the controller has used."""

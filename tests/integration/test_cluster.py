@@ -62,12 +62,12 @@ def test_the_audit_log_tells_who_asked_for_what(cluster: ControlPlane) -> None:
 @pytest.mark.own_cluster
 def test_objects_outlive_a_kill_of_etcd_and_api_server(cluster: ControlPlane, namespace: str) -> None:
     cluster.kubectl("create", "configmap", "kept", "--namespace", namespace)
-    cluster.stop_api_server()
+    cluster.stop("kube-apiserver")
     with pytest.raises(KubectlError, match="refused"):
         cluster.kubectl("get", "configmap", "kept", "--namespace", namespace)
-    cluster.stop_etcd()
-    cluster.start_etcd()
-    cluster.start_api_server()
+    cluster.stop("etcd")
+    cluster.start("etcd")
+    cluster.start("kube-apiserver")
     kept = cluster.kubectl("get", "configmap", "kept", "--namespace", namespace, "-o", "name")
     assert kept == "configmap/kept\n"
 
@@ -78,12 +78,12 @@ def test_workloads_stand_still_while_their_controllers_are_dead(cluster: Control
     def replica_sets() -> str:
         return cluster.kubectl("get", "replicasets", "--namespace", namespace, "-o", "name")
 
-    cluster.stop_controller_manager()
+    cluster.stop("kube-controller-manager")
     try:
         cluster.kubectl(*DEPLOYMENT, "--namespace", namespace)
         assert not replica_sets()
     finally:
-        cluster.start_controller_manager()
+        cluster.start("kube-controller-manager")
     wait_for(replica_sets, 20, "ReplicaSet created")
 
 

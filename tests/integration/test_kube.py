@@ -52,8 +52,8 @@ class Cluster(Protocol):
 
 
 class ControlPlane(Cluster, Protocol):
-    def start_api_server(self) -> None: ...
-    def stop_api_server(self) -> None: ...
+    def start(self, *names: str) -> None: ...
+    def stop(self, *names: str) -> None: ...
     def audit_position(self) -> int: ...
     def audit_requests(self, since: int = 0) -> list[Json]: ...
 
@@ -601,12 +601,12 @@ def test_nothing_is_lost_when_the_api_server_is_killed(cluster: ControlPlane, cl
     for name in ("a", "b"):
         apply(client, labelled(namespace, name))
     follower = Follower(client, namespace)
-    cluster.stop_api_server()
+    cluster.stop("kube-apiserver")
     wait(lambda: follower.reflector.last_error is not None)
     assert follower.names() == ["a", "b"], "what was known stays known"
     assert follower.reflector.last_error is not None
     assert follower.reflector.last_error.status == 0
-    cluster.start_api_server()
+    cluster.start("kube-apiserver")
     client.delete(CONFIG_MAPS.path(namespace, "a"))
     apply(client, labelled(namespace, "c"))
     wait(lambda: follower.names() == ["b", "c"])
@@ -618,11 +618,11 @@ def test_nothing_is_lost_when_the_api_server_is_killed(cluster: ControlPlane, cl
 def test_requests_go_on_after_the_api_server_was_killed(cluster: ControlPlane, client: Client) -> None:
     """Connections in the pool are dead then: each fails once at most, and no thread waits for ever."""
     client.get("/version")
-    cluster.stop_api_server()
+    cluster.stop("kube-apiserver")
     with pytest.raises(ApiError) as caught:
         client.get("/version")
     assert caught.value.transient
-    cluster.start_api_server()
+    cluster.start("kube-apiserver")
     assert client.get("/version").status == 200
 
 

@@ -235,12 +235,12 @@ def foo(group: str) -> Manifest:
 def test_without_an_api_server_a_process_is_well_and_not_ready(
     world: World, standby: Controller, cluster: ControlPlane
 ) -> None:
-    cluster.stop_api_server()
+    cluster.stop("kube-apiserver")
     try:
         standby.wait_for(lambda: probe(standby, "readyz").startswith("503"), 60, "it is not ready")
         assert probe(standby, "healthz").startswith("200 ok; the API server does not respond")
     finally:
-        cluster.start_api_server()
+        cluster.start("kube-apiserver")
     standby.wait_for(lambda: probe(standby, "readyz") == "200 ok", 60, "it is ready again")
 
 

@@ -184,7 +184,7 @@ def test_while_etcd_hangs_writes_hang_and_the_cache_answers(client: Client, fres
             timeout=timeout,
         )
 
-    with stopped(fresh_cluster._etcd):
+    with stopped(fresh_cluster.components["etcd"]):
         cached = client.request("GET", path_of(), query=[("resourceVersion", "0")], timeout=(5, 5)).value["items"]
         assert "hangs" in {each["metadata"]["name"] for each in cached}
         silent, unanswered = refusal(lambda: change("red", seconds=2), config_map("hangs"))
@@ -200,15 +200,15 @@ def test_while_etcd_hangs_writes_hang_and_the_cache_answers(client: Client, fres
 @pytest.fixture
 def small_etcd(fresh_cluster: ControlPlane) -> Iterator[ControlPlane]:
     """A control plane whose etcd has little room; afterwards it has as much as ever."""
-    usual = fresh_cluster._etcd
-    fresh_cluster.stop_etcd()
+    usual = fresh_cluster.components["etcd"]
+    fresh_cluster.stop("etcd")
     command = [*usual._command, f"--quota-backend-bytes={QUOTA_BYTES}"]
-    fresh_cluster._etcd = Process("etcd", fresh_cluster.folder, command)
-    fresh_cluster.start_etcd()
+    fresh_cluster.components["etcd"] = Process("etcd", fresh_cluster.folder, command)
+    fresh_cluster.start("etcd")
     yield fresh_cluster
-    fresh_cluster.stop_etcd()
-    fresh_cluster._etcd = usual
-    fresh_cluster.start_etcd()
+    fresh_cluster.stop("etcd")
+    fresh_cluster.components["etcd"] = usual
+    fresh_cluster.start("etcd")
 
 
 def ask_etcd(cluster: ControlPlane, path: str, body: Manifest) -> Manifest:

@@ -301,8 +301,8 @@ def test_what_happened_while_a_watch_was_broken_and_expired_is_put_right(world: 
     deployed.wait_ready()
     process = int((world.store.parent / "controller.pid").read_text().split()[0])
     os.kill(process, signal.SIGSTOP)  # so that it does not go on before there is something that it has missed
-    cluster.stop_api_server()
-    cluster.start_api_server()
+    cluster.stop("kube-apiserver")
+    cluster.start("kube-apiserver")
     deployed.edit("settings", color="red")
     deployed.remove("others")
     since = cluster.audit_position()
@@ -321,10 +321,10 @@ def test_what_happened_while_a_watch_was_broken_and_expired_is_put_right(world: 
 def test_an_install_survives_the_death_of_the_api_server(world: World, cluster: ControlPlane) -> None:
     deployed = world.deploy(*[config_map(f"settings-{index:03}", color="blue") for index in range(MANY)])
     world.wait(lambda: len(deployed.versions()) > MANY // 4, "some objects")
-    cluster.stop_api_server()
+    cluster.stop("kube-apiserver")
     failure = "pass failed with an API server error"
     world.wait(lambda: failure in world.controller.log, "a pass without a server")
-    cluster.start_api_server()
+    cluster.start("kube-apiserver")
 
     world.wait(lambda: deployed.conditions().get("Ready", {}).get("status") == "True", "Ready", seconds=60)
     assert len(deployed.versions()) == MANY

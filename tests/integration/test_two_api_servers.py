@@ -43,7 +43,7 @@ def pair(fresh_cluster: ControlPlane) -> Iterator[Pair]:
     """Start a second API server, in which who may not set finalizers may not set blockOwnerDeletion, either."""
     [port] = free_ports(1)
     address, kubeconfig = f"https://127.0.0.1:{port}", fresh_cluster.folder / "second.kubeconfig"
-    usual = [str(word) for word in fresh_cluster._api_server._command if "audit" not in str(word)]
+    usual = [str(word) for word in fresh_cluster.components["kube-apiserver"]._command if "audit" not in str(word)]
     command = [f"--secure-port={port}" if word.startswith("--secure-port=") else word for word in usual]
     strict = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement"
     server = Process("second-kube-apiserver", fresh_cluster.folder, [*command, strict])

@@ -108,8 +108,8 @@ def test_a_clock_that_is_set_while_it_runs_is_named_until_it_is_right_again(
     said = len(timed_world.controller.log)
 
     clock.set(ahead)
-    fresh_cluster.stop_api_server()  # ends the connections that were made before
-    fresh_cluster.start_api_server()
+    fresh_cluster.stop("kube-apiserver")  # ends the connections that were made before
+    fresh_cluster.start("kube-apiserver")
     wait_told(timed_world, problem, said)
     deployed.edit("a", color="red")
     deployed.change(sources=[image(timed_world.push(deployed.name, config_map("a"), config_map("b"), tag="v2"))])

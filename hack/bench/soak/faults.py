@@ -55,7 +55,9 @@ class Faults:
         }
         self._restarting = {
             "the controller is killed": Fault(begin=testbed.kill_controller, end=self.start_controller, kills=True),
-            "the API server is away": Fault(begin=cluster.stop_api_server, end=cluster.start_api_server),
+            "the API server is away": Fault(
+                begin=lambda: cluster.stop("kube-apiserver"), end=lambda: cluster.start("kube-apiserver")
+            ),
             "etcd is set back": Fault(begin=cluster.back_up_etcd, end=cluster.restore_etcd),
         }
         self._environment = {"KUBECONFIG": str(weather.write_kubeconfig(cluster.folder / "weather"))}
@@ -81,12 +83,12 @@ class Faults:
         return self._dice.randrange(1, LARGEST_SEED)
 
     def _restart_api_server(self) -> None:
-        self._testbed.cluster.stop_api_server()
-        self._testbed.cluster.start_api_server()
+        self._testbed.cluster.stop("kube-apiserver")
+        self._testbed.cluster.start("kube-apiserver")
 
     def _restart_etcd(self) -> None:
-        self._testbed.cluster.stop_etcd()
-        self._testbed.cluster.start_etcd()
+        self._testbed.cluster.stop("etcd")
+        self._testbed.cluster.start("etcd")
 
     def _delete_store(self) -> None:
         shutil.rmtree(self._testbed.store, ignore_errors=True)

@@ -33,7 +33,7 @@ class Case(NamedTuple):
 
 
 def use(secret: str, server: str) -> SecretUse:
-    return SecretUse(secret=secret, server=server)
+    return secret, server
 
 
 CASES = [

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rukpak.controller.cli import events
-from rukpak.controller.cli.status import describe_all
+from rukpak.controller.cli import events, status
 from rukpak.controller.cli.tree import draw
 from rukpak.controller.views.comparison import clean, mask
 from rukpak.controller.views.dry_run import overlay
@@ -45,7 +44,7 @@ def test_any_objects_are_shown_and_compared(item: Item, other: Item, body: Item)
 
 @given(nonsense_in(DEPLOYMENT, KEPT))
 def test_any_deployment_is_described(item: Item) -> None:
-    assert describe_all([item], [[]])
+    assert status._describe(item, lambda _deployment: (), colors=False)
 
 
 @given(st.lists(nonsense_in(EVENT, IDENTITY), max_size=3))

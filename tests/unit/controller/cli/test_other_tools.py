@@ -498,8 +498,8 @@ def test_what_kubectl_has_applied_is_made_a_manifest(case: AppliedCase) -> None:
     cluster.put(case.live)
     cluster.put(config_map("a", namespace="other", annotations=record(namespace="other")))
     found = [
-        read_applied(cluster.client, cluster.discovery, origin, each)
-        for each in find_applied(cluster.client, cluster.discovery, origin, "n")
+        read_applied(cluster.client, cluster.discovery, origin, key, live["metadata"])
+        for key, live in find_applied(cluster.client, cluster.discovery, origin, "n").items()
     ]
     about = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "n"}}
     assert [each for each in found if each] == ([{**about, "data": case.data}] if case.data else [])
@@ -533,5 +533,5 @@ def test_a_manifest_has_the_fields_and_items_that_are_owned() -> None:
 def test_a_kind_that_may_not_be_listed_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     cluster = FakeCluster(CONFIG_MAPS)
     cluster.faults[f"LIST {CONFIG_MAPS.path('n')}"] = [ApiError(403, "Forbidden", "no")]
-    assert find_applied(cluster.client, cluster.discovery, KUBECTL, "n") == []
+    assert find_applied(cluster.client, cluster.discovery, KUBECTL, "n") == {}
     assert "not searched, since you may not list them: ConfigMap" in capsys.readouterr().err

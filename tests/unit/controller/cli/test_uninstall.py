@@ -7,7 +7,7 @@ import pytest
 
 from rukpak.api import names
 from rukpak.controller.cli import main
-from rukpak.controller.cli.uninstall import _PARTS, find_made, find_staying, was_created_by_controller
+from rukpak.controller.cli.uninstall import _PARTS, find_made, find_owned, find_staying, was_made
 from rukpak.controller.formats.manifests import read_documents
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.resources import NAMESPACES, GroupVersionKind
@@ -34,11 +34,11 @@ DELETING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 def test_a_namespace_is_deleted_only_if_a_controller_has_created_it(metadata: dict[str, Any], expect: bool) -> None:
     cluster = FakeCluster()
     cluster.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "rukpak-system", **metadata}})
-    assert was_created_by_controller(cluster.client, PATH) is expect
+    assert was_made(cluster.client, PATH) is expect
 
 
 def test_a_namespace_that_does_not_exist_is_not_deleted() -> None:
-    assert not was_created_by_controller(FakeCluster().client, PATH)
+    assert not was_made(FakeCluster().client, PATH)
 
 
 def test_every_kind_of_object_in_config_is_deleted() -> None:
@@ -103,7 +103,7 @@ def test_what_stays_is_listed_by_why(case: str) -> None:
         owned(KINDS[0], "of-an-earlier-one", "other"),
     ):
         cluster.put(each)
-    found = list(find_staying(cluster.client, cluster.discovery, [deployment], keep=keep))
+    found = list(find_staying(find_owned(cluster.client, cluster.discovery, [deployment]), keep=keep))
     assert [line[: len(start)] for line, start in zip(found, expected, strict=True)] == expected
     assert sum(line.count(",") - line.startswith("kept, ") for line in found) + len(found) == count
 
@@ -139,11 +139,11 @@ def test_the_namespaces_that_were_made_are_found() -> None:
         cluster.put(each)
     for name, time in {"older": "2025-01-01T00:00:00Z", "bare": "2026-01-01T00:00:01Z"}.items():
         cluster.objects[NAMESPACES.path(name=name)]["metadata"]["creationTimestamp"] = time
-    found = find_made(cluster.client, cluster.discovery, [deployment, orphan, *bare], "rukpak-system")
+    everything = find_owned(cluster.client, cluster.discovery, [deployment, orphan, *bare])
+    found = find_made(cluster.client, everything, "rukpak-system")
     assert [part.name for part in found] == ["namespace/bare", "namespace/brought", "namespace/shop"]
-    staying = find_staying(
-        cluster.client, cluster.discovery, [deployment], keep=False, deleted={part.path for part in found}
-    )
+    shops = find_owned(cluster.client, cluster.discovery, [deployment])
+    staying = find_staying(shops, keep=False, deleted={part.path for part in found})
     assert "Namespace brought" not in " ".join(staying)
 
 
@@ -156,13 +156,13 @@ def test_many_that_stay_are_counted() -> None:
     cluster, deployment = FakeCluster(), make_deployment()
     for number in range(12):
         cluster.put(owned(KINDS[0], f"a{number:02}", deployment["metadata"]["uid"]))
-    [line] = find_staying(cluster.client, cluster.discovery, [deployment], keep=True)
+    [line] = find_staying(find_owned(cluster.client, cluster.discovery, [deployment]), keep=True)
     assert line.endswith("ConfigMap n/a04 and 7 more")
 
 
 def test_a_kind_that_may_not_be_listed_is_named() -> None:
     cluster = FakeCluster()
     cluster.faults["LIST /api/v1/configmaps"] = [ApiError(403, "Forbidden", "no")]
-    assert list(find_staying(cluster.client, cluster.discovery, [make_deployment()], keep=False)) == [
+    assert list(find_staying(find_owned(cluster.client, cluster.discovery, [make_deployment()]), keep=False)) == [
         "not known, since you may not list them: ConfigMap"
     ]
