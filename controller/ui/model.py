@@ -19,7 +19,7 @@ from rukpak.api.v1alpha2.reading import try_to_read
 from rukpak.api.v1alpha2.types import BundleDeployment, Condition, HistoryEntry, Pending, SourcePin
 from rukpak.controller.apply.leftovers import LAST_APPLIED
 from rukpak.controller.kube.events import count_of, last_seen
-from rukpak.controller.status.report import describe_changes, short
+from rukpak.controller.status.report import describe_changes, name_of_reported, short
 from rukpak.controller.untrusted import mapping, strings, text
 from rukpak.controller.views.access import Manifest, find_previous
 from rukpak.controller.views.comparison import mask
@@ -33,7 +33,6 @@ from rukpak.controller.views.objects import (
     describe_unobserved,
     describe_wave,
     group_by_wave,
-    name_of_reported,
     state_of,
 )
 from rukpak.controller.views.texts import to_yaml

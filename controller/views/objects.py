@@ -15,7 +15,7 @@ from typing import Any
 
 from rukpak.api import names
 from rukpak.api.v1alpha2.conditions import DECISIONS, Reason, Retry
-from rukpak.api.v1alpha2.status import HistoryEntry, NotReady, Stray
+from rukpak.api.v1alpha2.status import HistoryEntry, NotReady
 from rukpak.api.v1alpha2.types import BundleDeployment, Status, Verified
 from rukpak.controller.apply.drift import DriftedObject, as_compared, explain
 from rukpak.controller.apply.ownership import Owner, make_body
@@ -29,7 +29,7 @@ from rukpak.controller.observe.health.explain import explain as explain_by_pods
 from rukpak.controller.observe.health.rules import assess
 from rukpak.controller.observe.health.verdict import Context, State, Verdict
 from rukpak.controller.observe.records import key_of, project
-from rukpak.controller.status.report import FAILED
+from rukpak.controller.status.report import FAILED, name_of_reported
 from rukpak.controller.untrusted import integer, mapping, mappings, text
 from rukpak.controller.views.texts import Color
 
@@ -113,11 +113,6 @@ def describe_unobserved(deployment: BundleDeployment) -> str:
     if not deployment.status.conditions:
         return f"{what}not yet observed by the controller"
     return f"{what}generation {deployment.metadata.generation} not yet observed by the controller"
-
-
-def name_of_reported(each: NotReady | Stray) -> str:
-    """Return the name of an object in status, such as `ConfigMap shop/settings`."""
-    return f"{each.kind} {f'{each.namespace}/' if each.namespace else ''}{each.name}"
 
 
 def describe_signer(verified: Verified) -> str:
