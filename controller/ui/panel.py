@@ -72,7 +72,7 @@ def make_panel(
         key: of the hashes that stand for values of Secrets.
     """
     *above, node = seen.line
-    drifted = find_drift(seen.value, seen.target, owner_of(deployment)) if seen.target else None
+    drifted = find_drift(seen.value, seen.target, owner_of(deployment))
     moments = sorted(map(make_event_moment, events), key=lambda each: each.time, reverse=True)
     pods = [each for each in flatten([node]) if each.kind == "Pod"]
     return Panel(

@@ -49,7 +49,6 @@ _COLORS = {
 }
 """Colors of the states of objects and BundleDeployments."""
 Manifest = Mapping[str, Any]
-FindDrift = Callable[[Manifest], str]
 NO_UID = "00000000-0000-0000-0000-000000000000"
 """UID of a BundleDeployment that does not exist yet."""
 _LEVELS = 20
@@ -507,29 +506,6 @@ def describe_place(revision: str, status: Status) -> str:
 # drift
 
 
-def make_finder(
-    discovery: Discovery,
-    deployment: BundleDeployment,
-    revisions: Mapping[str, Revision] | None,
-) -> FindDrift:
-    """Return a function that says how an object differs from the installed revision, if the user may read that.
-
-    Args:
-        discovery: of the cluster.
-        deployment: of the objects.
-        revisions: as `read_revisions` returns them.
-
-    Raises: ApiError if discovery fails.
-    """
-    targets = find_targets(discovery, deployment, revisions)
-
-    def _find(value: Mapping[str, Any]) -> str:
-        target = targets.get(key_of(value))
-        return describe_drift(value, target, owner_of(deployment)) if target else ""
-
-    return _find
-
-
 def find_targets(
     discovery: Discovery, deployment: BundleDeployment, revisions: Mapping[str, Revision] | None
 ) -> Mapping[ObjectKey, Target]:
@@ -548,7 +524,7 @@ def find_targets(
     return make_targets(installed, owner_of(deployment), discovery.is_namespaced).by_key
 
 
-def describe_drift(value: Mapping[str, Any], target: Target, owner: Owner) -> str:
+def describe_drift(value: Mapping[str, Any], target: Target | None, owner: Owner) -> str:
     """Return which fields of an object other clients have modified, and which ones; empty if none has. Pure.
 
     Takes what `find_drift` does.
@@ -557,14 +533,16 @@ def describe_drift(value: Mapping[str, Any], target: Target, owner: Owner) -> st
     return found.describe_fields() if found else ""
 
 
-def find_drift(value: Mapping[str, Any], target: Target, owner: Owner) -> DriftedObject | None:
+def find_drift(value: Mapping[str, Any], target: Target | None, owner: Owner) -> DriftedObject | None:
     """Find which fields of an object other clients have modified, and which ones; None if it is as we left it. Pure.
 
     Args:
         value: the object.
-        target: what its revision asks for.
+        target: what its revision asks for; None: nothing, or that is not known.
         owner: its BundleDeployment.
     """
+    if target is None:
+        return None
     record = project(value, target.key.group, target.key.kind)
     if record.applied_digest != target.digest or record.wiped or target.ignored.accepts_drift:
         return None

@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
-from rukpak.controller.manager.queue import STALE_ENTRIES, RetryRate, WorkQueue
+from rukpak.controller.manager.queue import BACKOFF, STALE_ENTRIES, WorkQueue
 from rukpak.controller.playground.processes import wait_for
 from rukpak.controller.retries import Backoff
 from tests.support.clock import Clock
 
-EXACT = RetryRate(backoff=Backoff(first=1, longest=300))
+EXACT = Backoff(first=1, longest=300)
 
 
 @pytest.fixture
@@ -153,13 +153,13 @@ def test_what_the_other_side_asked_for_is_obeyed(queue: WorkQueue, clock: Clock)
 
 
 def test_delays_are_spread() -> None:
-    delays = {RetryRate().backoff.choose_delay(3) for _ in range(50)}
+    delays = {BACKOFF.choose_delay(3) for _ in range(50)}
     assert all(3.2 <= delay <= 4.8 for delay in delays)
     assert len(delays) > 40
 
 
 def test_a_thousand_failures_that_never_end_do_not_overflow() -> None:
-    assert EXACT.backoff.choose_delay(100_000) == 300
+    assert EXACT.choose_delay(100_000) == 300
 
 
 def test_a_thousand_keys_that_fail_together_do_not_come_back_together(queue: WorkQueue, clock: Clock) -> None:
@@ -233,8 +233,9 @@ def test_a_worker_that_waits_for_a_late_key_takes_an_earlier_one() -> None:
     assert got == ["early"]
 
 
-def test_no_add_is_lost_and_no_key_is_worked_on_twice_at_a_time() -> None:
-    queue = WorkQueue(RetryRate(backoff=Backoff(first=0.001, longest=300), retries_per_second=1e9))
+def test_no_add_is_lost_and_no_key_is_worked_on_twice_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rukpak.controller.manager.queue.RETRIES_PER_SECOND", 1e9)
+    queue = WorkQueue(Backoff(first=0.001, longest=300))
     wanted: dict[str, int] = {}
     seen: dict[str, int] = {}
     busy: set[str] = set()
