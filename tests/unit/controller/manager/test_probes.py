@@ -130,7 +130,7 @@ def test_activity_tells_answers_from_attempts() -> None:
     probe = ServerProbe(client, lambda: now[0])
     now[0] = SILENT_SECONDS
     probe.request_ended(0)
-    assert probe.is_silent
+    was_silent = probe.is_silent
     probe.request_ended(503)
-    assert not probe.is_silent
+    assert (was_silent, probe.is_silent) == (True, False)
     assert probe.idle_seconds == SILENT_SECONDS  # it was no pass that asked
