@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import product
 from operator import attrgetter
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -144,12 +144,25 @@ class ProcessState:
     shard: Shard = DEFAULT_SHARD
 
 
+class _Registry(CollectorRegistry):
+    """A registry whose samples have the name of a shard as a further label, if there is one."""
+
+    shard = ""
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all metrics."""
+        for metric in super().collect():
+            if self.shard:
+                metric.samples = [each._replace(labels={**each.labels, "shard": self.shard}) for each in metric.samples]
+            yield metric
+
+
 class Metrics(Observer):
     """Thread-safe. Series with known labels exist from the start, as zero."""
 
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series each
-        self._registry = CollectorRegistry()
+        self._registry = _Registry()
         self._state: ProcessState | None = None
         self._requests = self._counter("rest_client_requests_total")
         self._passes = self._counter("controller_runtime_reconcile_total")
@@ -181,13 +194,12 @@ class Metrics(Observer):
     def serve(self, state: ProcessState) -> None:
         """Include this state in scrapes; call it once."""
         self._state = state
+        self._registry.shard = state.shard.name
         self._registry.register(_ProcessStateCollector(state))
 
     def scrape(self) -> bytes:
         """Return all metrics in the text format (CONTENT_TYPE); those of a named shard have its name as a label."""
-        shard = self._state.shard.name if self._state else ""
-        found = cast("CollectorRegistry", _Labeled(self._registry, shard)) if shard else self._registry
-        return generate_latest(found) + self._conditions()
+        return generate_latest(self._registry) + self._conditions()
 
     def _conditions(self) -> bytes:
         state = self._state
@@ -239,19 +251,6 @@ class Metrics(Observer):
     def worked(self, seconds: float) -> None:
         """Record the time that a worker spent on a BundleDeployment."""
         self._worked.labels(CONTROLLER, CONTROLLER).observe(seconds)
-
-
-class _Labeled:
-    """A registry whose samples have the name of a shard as a further label."""
-
-    def __init__(self, registry: CollectorRegistry, shard: str) -> None:
-        self._registry, self._shard = registry, shard
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield all metrics."""
-        for metric in self._registry.collect():
-            metric.samples = [each._replace(labels={**each.labels, "shard": self._shard}) for each in metric.samples]
-            yield metric
 
 
 class _ProcessStateCollector(Collector):

@@ -79,7 +79,7 @@ from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import USER_CHARACTERS, ApiError
 from rukpak.controller.kube.resources import GroupVersionKind, read_kinds
 from rukpak.controller.observe.deployments import find_hindrance
-from rukpak.controller.observe.records import Tree, entry_of, fields_of, key_of, pass_on, project
+from rukpak.controller.observe.records import Record, Tree, entry_of, fields_of, key_of, pass_on, project
 from rukpak.controller.processes.supervision import Supervisor
 from rukpak.controller.revisions.accounts import OF_ABSENCE, Account, identify
 from rukpak.controller.views import MisuseError
@@ -333,7 +333,7 @@ class DryRun:
         return {key_of(item): item for item in items}
 
     def _find_gone(self) -> Iterator[Difference]:
-        records = {key: project(value, key.group, key.kind) for key, value in self._live.items()}
+        records = self._records()
         for record in find_surplus(self._targets.by_key, self._name_installed() or records, records, self._owner):
             disposal, live = dispose(record, RemovalCause.PRUNE), self._live[record.key]
             is_kept = disposal is Disposal.RELEASE or self._deployment.spec.prune == "Never"
@@ -347,6 +347,9 @@ class DryRun:
                 before=clean(live),
                 note=note,
             )
+
+    def _records(self) -> dict[ObjectKey, Record]:
+        return {key: project(value, key.group, key.kind) for key, value in self._live.items()}
 
     def _name_installed(self) -> Collection[ObjectKey]:
         # If it is not known, marks alone count.
@@ -517,7 +520,7 @@ class DryRun:
         return _difference(target, Change.REFUSED, None, None, problem)
 
     def _make_way(self, target: Target, live: Manifest | None, failure: ApplyFailure) -> Difference | None:
-        records = {key: project(value, key.group, key.kind) for key, value in self._live.items()}
+        records = self._records()
         older = self._name_installed() or records
         dropped = find_dropped(target.key, self._targets.by_key, older, records, self._owner)
         refused = Refused(
