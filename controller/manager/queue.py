@@ -35,7 +35,7 @@ class QueueStats:
     """A snapshot of a queue."""
 
     depth: int
-    """Keys waiting for a worker."""
+    """Keys waiting for a worker, without delayed ones."""
     adds: int
     """Adds so far, without those of keys that were waiting already."""
     retries: int
@@ -111,11 +111,6 @@ class WorkQueue:
         """Failures of a key, each after its backoff, and when the last backoff ends."""
         self._bucket = _Bucket(RETRIES_PER_SECOND, BURST, clock())
         self._closed = False
-
-    def __len__(self) -> int:
-        """Return how many keys are waiting for a worker, without delayed ones."""
-        with self._condition:
-            return self._ready.waiting
 
     def stats(self) -> QueueStats:
         """Return a snapshot."""

@@ -67,10 +67,6 @@ class ConnectionLimiter(Generic[ConnectionT]):
         self._silent: set[ConnectionT] = set()
         self._lock = threading.Lock()
 
-    def __len__(self) -> int:
-        """Return the number of admitted connections."""
-        return len(self._peers)
-
     def admit(self, connection: ConnectionT, peer: str) -> tuple[bool, ConnectionT | None]:
         """Admit a new connection; return whether there was room, and the connection to close for it, if any."""
         with self._lock:

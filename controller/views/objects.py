@@ -253,22 +253,19 @@ def make_nodes(
     failed = {name_of_reported(each) for each in deployment.status.not_ready[: deployment.status.objects.failed]}
     strays = {name_of_reported(each) for each in deployment.status.strays}
 
-    def _judge(each: Outline, children: Sequence[Node]) -> Verdict:
+    def _make(value: Mapping[str, Any], children: Sequence[Node]) -> Node:
+        each = found[text(value, "metadata", "uid")]
         below = flatten(children) if each.is_troubled else ()
         pods = (found[node.uid].value for node in below if node.kind == "Pod")
         explanation = explain_by_pods(pods, lambda pod: found[text(pod, "metadata", "uid")].verdict)
-        return explained(each.verdict, explanation, kind=each.key.kind) if explanation else each.verdict
-
-    def _make(value: Mapping[str, Any], children: Sequence[Node]) -> Node:
-        each = found[text(value, "metadata", "uid")]
-        return _node(each, _judge(each, children), children)
+        verdict = explained(each.verdict, explanation, kind=each.key.kind) if explanation else each.verdict
+        return _node(each, verdict, children)
 
     def _make_root(uid: str, each: Outline) -> Node:
         name = str(each.key)
         is_stray = not each.hook and name in strays
-        children = grow(each.value, owned, _make)
         node = replace(
-            _node(each, _judge(each, children), children),
+            _make(each.value, grow(each.value, owned, _make)),
             drift="" if each.hook or is_stray else find_drift(uid),
             is_stray=is_stray,
         )
