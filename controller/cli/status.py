@@ -27,7 +27,7 @@ from rukpak.controller.cli.deployments import (
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.resources import shard_of
-from rukpak.controller.status.report import describe_changes
+from rukpak.controller.status.report import describe_changes, name_of_reported
 from rukpak.controller.views import MisuseError
 from rukpak.controller.views.access import Deployments, Manifest, list_objects, list_owned
 from rukpak.controller.views.objects import (
@@ -40,7 +40,6 @@ from rukpak.controller.views.objects import (
     make_nodes,
     make_outline,
     make_unlisted,
-    name_of_reported,
     state_of,
 )
 from rukpak.controller.views.texts import Cell, Painted, age, fit, is_colored, show, to_table

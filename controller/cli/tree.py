@@ -37,14 +37,16 @@ from rukpak.controller.views.access import (
 from rukpak.controller.views.objects import (
     Node,
     color_of,
+    describe_drift,
     describe_unobserved,
     describe_wave,
+    find_targets,
     find_waves_by_title,
     group_by_wave,
-    make_finder,
     make_nodes,
     make_outline,
     make_unlisted,
+    owner_of,
     state_of,
 )
 from rukpak.controller.views.texts import Cell, Painted, dump_as, is_colored, to_table
@@ -89,7 +91,7 @@ def _grow(
         above: UIDs of those that it is shown below.
     """
     revisions = read_revisions(client, namespace, deployment)
-    find_drift = make_finder(discovery, deployment, revisions)
+    targets, owner = find_targets(discovery, deployment, revisions), owner_of(deployment)
     listing = list_objects(client, discovery, deployment)
     kinds = set(RUNNING).union(*(kinds_of(revision) for revision in (revisions or {}).values()))
     own = [*listing.objects, *list_hooks(client, discovery, deployment, kinds)]
@@ -97,7 +99,11 @@ def _grow(
     for kind, why in owned.unlisted:
         tell(f"warning: {kind}: {why}")
     values = {value["metadata"]["uid"]: value for value in (*own, *owned.objects)}
-    nodes = make_nodes(deployment, map(make_outline, values.values()), lambda uid: find_drift(values[uid]))
+
+    def _find_drift(uid: str) -> str:
+        return describe_drift(values[uid], targets.get(key_of(values[uid])), owner)
+
+    nodes = make_nodes(deployment, map(make_outline, values.values()), _find_drift)
     known = above | {deployment.metadata.uid}
 
     def _with_child(node: Node) -> Node:

@@ -31,9 +31,9 @@ from rukpak.controller.kube.configuration import is_in_pod
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.events import EventRecorder
 from rukpak.controller.kube.lease import Election
-from rukpak.controller.manager.manager import Activity, Manager, Probes, ServerProbe
+from rukpak.controller.manager.manager import Manager, Probes, ServerProbe
 from rukpak.controller.manager.metrics import CONTENT_TYPE, Metrics, ProcessState
-from rukpak.controller.manager.process import exit_after_deaths, exit_after_loss, make_identity
+from rukpak.controller.manager.process import DIED, LOST, exit_at_once, make_identity
 from rukpak.controller.manager.queue import WorkQueue
 from rukpak.controller.manager.serving import METRICS, PROBES, Address, ListenError, Protection, Reply, Reviewer, Server
 from rukpak.controller.manager.workers import Dispatcher, Workers
@@ -74,6 +74,7 @@ class _Process:
     """For passes and watches."""
     unfenced: Client
     """For the Lease, reviews and the probe, which neither fence nor a full pool may block."""
+    probe: ServerProbe
     fence: Fence | None
     """What every write of `client` must pass; None: without leader election."""
     store: ContentStore
@@ -89,8 +90,7 @@ def assemble(settings: Settings) -> Manager:
     Raises: ConfigurationError without a usable cluster configuration; ListenError if an address cannot be listened on;
         any other OSError, or StoreInUseError, if the content store cannot be opened.
     """
-    activity = Activity()
-    process = _make_process(settings, activity)
+    process = _make_process(settings)
     client, metrics, policy = process.client, process.metrics, settings.accounts()
 
     def _share(name: str) -> str:
@@ -126,7 +126,7 @@ def assemble(settings: Settings) -> Manager:
     elected = threading.Event()
     election = _make_election(process, elected)
     _measure(process, services, queue, elected)
-    probes = Probes(services.watches, workers, election, ServerProbe(activity, process.unfenced))
+    probes = Probes(services.watches, workers, election, process.probe)
     return Manager(
         settings=settings,
         supervisor=client.supervisor,
@@ -143,26 +143,29 @@ def assemble(settings: Settings) -> Manager:
     )
 
 
-def _make_process(settings: Settings, activity: Activity) -> _Process:
+def _make_process(settings: Settings) -> _Process:
     metrics, fence = Metrics(), Fence() if settings.leader_elect else None
     client = _connect(settings, settings.workers + settings.apply_workers + WATCHES, fence)
     unfenced = _connect(settings, UNFENCED)
     client.relist_seconds = settings.relist_interval
+    probe = ServerProbe(unfenced)
 
     def _request_ended(method: str, host: str, status: int) -> None:
         metrics.request_ended(method, host, status)
-        activity.request_ended(status)
+        probe.request_ended(status)
 
     client.on_request = unfenced.on_request = _request_ended
     store, memory = _open_store(settings), settings.memory_limit()
     circumstances = f"{version('rukpak')} {memory.bytes}"
     quarantine = Quarantine(lambda: store.folder and store.folder / "quarantine", circumstances)
-    client.supervisor = unfenced.supervisor = Supervisor(metrics.thread_died, partial(exit_after_deaths, quarantine))
+    supervisor = Supervisor(metrics.thread_died, lambda _why: exit_at_once(quarantine, DIED))
+    client.supervisor = unfenced.supervisor = supervisor
     return _Process(
         settings=settings,
         metrics=metrics,
         client=client,
         unfenced=unfenced,
+        probe=probe,
         fence=fence,
         store=store,
         memory=memory,
@@ -295,7 +298,7 @@ def _make_election(process: _Process, elected: threading.Event) -> Election | No
         times=process.settings.lease_times(),
         fence=process.fence,
         on_elected=elected.set,
-        on_lost=partial(exit_after_loss, process.quarantine),
+        on_lost=partial(exit_at_once, process.quarantine, LOST),
     )
 
 

@@ -186,12 +186,17 @@ REQUEST_PERIOD_SECONDS = 1.0
 """At most one such request in this time, however often readiness is probed."""
 
 
-class Activity:
-    """Thread-safe, since each field is one number. The clock is in monotonic seconds."""
+class ServerProbe:
+    """Notes when the API server responded, and asks it for a sign of life after a silence. Thread-safe.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    The client is not fenced. The clock is in monotonic seconds.
+    """
+
+    def __init__(self, client: Client, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client, self._clock = client, clock
         self._answered = self._worked = clock()
+        self._requesting = threading.Lock()
+        self._problem, self._request_from = "", -math.inf
 
     def request_ended(self, status: int) -> None:
         """Note the end of a request to the API server, on the thread that made it; status 0: no response."""
@@ -201,38 +206,24 @@ class Activity:
             self._worked = self._clock()
 
     @property
-    def unanswered_seconds(self) -> float:
-        """Seconds since the API server responded."""
-        return self._clock() - self._answered
-
-    @property
     def idle_seconds(self) -> float:
         """Seconds since a request of a pass ended, with or without a response."""
         return self._clock() - self._worked
 
-
-class ServerProbe:
-    """Asks the API server for a sign of life after a silence. Thread-safe. The client is not fenced."""
-
-    def __init__(self, activity: Activity, client: Client) -> None:
-        self.activity, self._client = activity, client
-        self._requesting = threading.Lock()
-        self._problem, self._request_from = "", -math.inf
-
     @property
     def is_silent(self) -> bool:
         """Whether the API server has not responded for a while."""
-        return self.activity.unanswered_seconds >= SILENT_SECONDS
+        return self._clock() - self._answered >= SILENT_SECONDS
 
     def find_problem(self) -> str:
         """Return why the API server does not respond; empty if it does."""
         # While another thread sends a request, the last result counts.
         if not self.is_silent:
             return ""
-        if time.monotonic() >= self._request_from and self._requesting.acquire(blocking=False):
+        if self._clock() >= self._request_from and self._requesting.acquire(blocking=False):
             try:
                 self._problem = self._request()
-                self._request_from = time.monotonic() + REQUEST_PERIOD_SECONDS
+                self._request_from = self._clock() + REQUEST_PERIOD_SECONDS
             finally:
                 self._requesting.release()
         return self._problem
@@ -263,7 +254,7 @@ class Probes:
         """Return why this process is unhealthy; empty if it is healthy."""
         problems = [f"thread {name} has ended" for name in self._workers.dead()]
         problems += [f"watch of {path} hangs" for path in self._watches.stuck()]
-        if min(self._workers.longest_seconds, self._server.activity.idle_seconds) > STUCK_SECONDS:
+        if min(self._workers.longest_seconds, self._server.idle_seconds) > STUCK_SECONDS:
             problems.append("a pass hangs")
         if self._election and not self._election.alive:
             problems.append("leader election has ended")

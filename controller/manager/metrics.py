@@ -14,8 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
+from itertools import product
 from operator import attrgetter
-from typing import Literal, cast
+from typing import Any, Literal, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -31,6 +33,7 @@ from rukpak.controller.processes.supervision import Kind
 from rukpak.controller.revisions.background import Counts
 from rukpak.controller.telemetry import Observer, Phase, SourceResult
 
+MetricT = TypeVar("MetricT", Counter, Histogram)
 _QUEUE = ("name", "controller")
 # Buckets in seconds; the first two are controller-runtime's.
 _PASS = (
@@ -50,6 +53,7 @@ PROCESS_METRICS = (
 """The standard process metrics of Prometheus' client libraries."""
 CONTROLLER = "bundledeployment"
 """Name of controller and queue, derived from the kind as in controller-runtime."""
+_OWN = (CONTROLLER,)
 RESULTS = ("success", "error", "requeue_after")
 OUTCOMES = ("success", "error")
 SOURCE_KINDS = ("image", "git", "http", "configMap", "chart")
@@ -74,30 +78,36 @@ class Described:
     help: str
     buckets: tuple[float, ...] = ()
     """Upper bounds of a histogram."""
+    known: tuple[Sequence[str], ...] = ()
+    """Values of each label: series with them exist from the start, as zero."""
+
+
+def _values(kind: type[Enum]) -> tuple[str, ...]:
+    return tuple(each.value for each in kind)
 
 
 # fmt: off
 _LIST = (
-    Described("controller_runtime_reconcile_total", "counter", ("controller", "result"), "Passes by result: success, requeue_after (runs again at a set time), error (retried with backoff)."),
-    Described("controller_runtime_reconcile_errors_total", "counter", ("controller",), "Passes that failed because of the API server or a bug. A bundle that fails is not counted."),
-    Described("controller_runtime_reconcile_panics_total", "counter", ("controller",), "Passes, and fetches and renderings for them, that failed on a bug."),
-    Described("controller_runtime_reconcile_time_seconds", "histogram", ("controller",), "Duration of passes.", _PASS),
+    Described("controller_runtime_reconcile_total", "counter", ("controller", "result"), "Passes by result: success, requeue_after (runs again at a set time), error (retried with backoff).", known=(_OWN, RESULTS)),
+    Described("controller_runtime_reconcile_errors_total", "counter", ("controller",), "Passes that failed because of the API server or a bug. A bundle that fails is not counted.", known=(_OWN,)),
+    Described("controller_runtime_reconcile_panics_total", "counter", ("controller",), "Passes, and fetches and renderings for them, that failed on a bug.", known=(_OWN,)),
+    Described("controller_runtime_reconcile_time_seconds", "histogram", ("controller",), "Duration of passes.", _PASS, (_OWN,)),
     Described("controller_runtime_active_workers", "gauge", ("controller",), "Workers that are running a pass."),
     Described("controller_runtime_max_concurrent_reconciles", "gauge", ("controller",), "Workers (--workers)."),
     Described("workqueue_depth", "gauge", _QUEUE, "BundleDeployments waiting for a worker."),
     Described("workqueue_adds_total", "counter", _QUEUE, "BundleDeployments added to the queue."),
     Described("workqueue_retries_total", "counter", _QUEUE, "BundleDeployments added again after a failed pass."),
-    Described("workqueue_queue_duration_seconds", "histogram", _QUEUE, "Time BundleDeployments waited for a worker.", _WAIT),
-    Described("workqueue_work_duration_seconds", "histogram", _QUEUE, "Time workers spent on BundleDeployments.", _WAIT),
+    Described("workqueue_queue_duration_seconds", "histogram", _QUEUE, "Time BundleDeployments waited for a worker.", _WAIT, (_OWN, _OWN)),
+    Described("workqueue_work_duration_seconds", "histogram", _QUEUE, "Time workers spent on BundleDeployments.", _WAIT, (_OWN, _OWN)),
     Described("workqueue_unfinished_work_seconds", "gauge", _QUEUE, "Seconds since all running passes started, added up. Growth without end means a stuck worker."),
     Described("workqueue_longest_running_processor_seconds", "gauge", _QUEUE, "Seconds since the oldest running pass started."),
     Described("rest_client_requests_total", "counter", ("code", "method", "host"), "Requests to the API server by status code; <error>: no response."),
     Described("leader_election_master_status", "gauge", ("name",), "1 if this process holds the Lease and acts, 0 otherwise."),
-    Described("rukpak_phase_duration_seconds", "histogram", ("phase", "outcome"), "Duration of the phases of work: resolve and fetch for each source; render, apply and prune for each revision.", _PHASE),
-    Described("rukpak_source_requests_total", "counter", ("kind", "result"), "Source requests by result: resolved, fetched, reused (already stored), not modified (after a poll), error."),
+    Described("rukpak_phase_duration_seconds", "histogram", ("phase", "outcome"), "Duration of the phases of work: resolve and fetch for each source; render, apply and prune for each revision.", _PHASE, (_values(Phase), OUTCOMES)),
+    Described("rukpak_source_requests_total", "counter", ("kind", "result"), "Source requests by result: resolved, fetched, reused (already stored), not modified (after a poll), error.", known=(SOURCE_KINDS, _values(SourceResult))),
     Described("rukpak_drift_detected_total", "counter", (), "Managed objects found modified by other clients, each once."),
     Described("rukpak_drift_repaired_total", "counter", (), "Modified objects that were repaired."),
-    Described("rukpak_thread_deaths_total", "counter", ("kind",), "Threads that died of a bug, by kind. They are restarted; please report every death."),
+    Described("rukpak_thread_deaths_total", "counter", ("kind",), "Threads that died of a bug, by kind. They are restarted; please report every death.", known=(_values(Kind),)),
     Described("rukpak_bundledeployments", "gauge", (), "BundleDeployments. Like all gauges on them, leader only."),
     Described("rukpak_bundledeployments_paused", "gauge", (), "BundleDeployments with spec.paused."),
     Described("rukpak_bundledeployment_pending_timestamp_seconds", "gauge", ("name",), "Unix time since which a revision of a BundleDeployment waits for approval. No series while none waits."),
@@ -134,12 +144,25 @@ class ProcessState:
     shard: Shard = DEFAULT_SHARD
 
 
+class _Registry(CollectorRegistry):
+    """A registry whose samples have the name of a shard as a further label, if there is one."""
+
+    shard = ""
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all metrics."""
+        for metric in super().collect():
+            if self.shard:
+                metric.samples = [each._replace(labels={**each.labels, "shard": self.shard}) for each in metric.samples]
+            yield metric
+
+
 class Metrics(Observer):
     """Thread-safe. Series with known labels exist from the start, as zero."""
 
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series each
-        self._registry = CollectorRegistry()
+        self._registry = _Registry()
         self._state: ProcessState | None = None
         self._requests = self._counter("rest_client_requests_total")
         self._passes = self._counter("controller_runtime_reconcile_total")
@@ -154,43 +177,29 @@ class Metrics(Observer):
         self._repaired = self._counter("rukpak_drift_repaired_total")
         self._deaths = self._counter("rukpak_thread_deaths_total")
         ProcessCollector(registry=self._registry)
-        self._create_zeros()
+
+    def _make(self, kind: type[MetricT], name: str, **more: Any) -> MetricT:
+        described = DESCRIBED[name]
+        made = kind(name, described.help, described.labels, registry=self._registry, **more)
+        for labels in product(*described.known) if described.known else ():
+            made.labels(*labels)
+        return made
 
     def _counter(self, name: str) -> Counter:
-        described = DESCRIBED[name]
-        return Counter(name, described.help, described.labels, registry=self._registry)
+        return self._make(Counter, name)
 
     def _histogram(self, name: str) -> Histogram:
-        described = DESCRIBED[name]
-        return Histogram(name, described.help, described.labels, buckets=described.buckets, registry=self._registry)
-
-    def _create_zeros(self) -> None:
-        for result in RESULTS:
-            self._passes.labels(CONTROLLER, result)
-        self._errors.labels(CONTROLLER)
-        self._panics.labels(CONTROLLER)
-        self._pass_seconds.labels(CONTROLLER)
-        self._waited.labels(CONTROLLER, CONTROLLER)
-        self._worked.labels(CONTROLLER, CONTROLLER)
-        for phase in Phase:
-            for outcome in OUTCOMES:
-                self._phases.labels(phase.value, outcome)
-        for runnable in Kind:
-            self._deaths.labels(runnable.value)
-        for kind in SOURCE_KINDS:
-            for source_result in SourceResult:
-                self._sources.labels(kind, source_result.value)
+        return self._make(Histogram, name, buckets=DESCRIBED[name].buckets)
 
     def serve(self, state: ProcessState) -> None:
         """Include this state in scrapes; call it once."""
         self._state = state
+        self._registry.shard = state.shard.name
         self._registry.register(_ProcessStateCollector(state))
 
     def scrape(self) -> bytes:
         """Return all metrics in the text format (CONTENT_TYPE); those of a named shard have its name as a label."""
-        shard = self._state.shard.name if self._state else ""
-        found = cast("CollectorRegistry", _Labeled(self._registry, shard)) if shard else self._registry
-        return generate_latest(found) + self._conditions()
+        return generate_latest(self._registry) + self._conditions()
 
     def _conditions(self) -> bytes:
         state = self._state
@@ -242,19 +251,6 @@ class Metrics(Observer):
     def worked(self, seconds: float) -> None:
         """Record the time that a worker spent on a BundleDeployment."""
         self._worked.labels(CONTROLLER, CONTROLLER).observe(seconds)
-
-
-class _Labeled:
-    """A registry whose samples have the name of a shard as a further label."""
-
-    def __init__(self, registry: CollectorRegistry, shard: str) -> None:
-        self._registry, self._shard = registry, shard
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield all metrics."""
-        for metric in self._registry.collect():
-            metric.samples = [each._replace(labels={**each.labels, "shard": self._shard}) for each in metric.samples]
-            yield metric
 
 
 class _ProcessStateCollector(Collector):

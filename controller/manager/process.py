@@ -100,19 +100,16 @@ def make_identity(lock: Path | None) -> str:
     return f"{host}_{digest[:32]}"
 
 
-def exit_after_loss(quarantine: Quarantine) -> None:
-    """Exit because another process leads from now on."""
-    _exit(quarantine.end, LOST)
+def exit_at_once(quarantine: Quarantine, status: int) -> None:
+    """Exit because another process leads from now on, or because of a thread that keeps dying, as the log then says.
 
+    Args:
+        quarantine: whose marks are removed before.
+        status: `LOST` or `DIED`.
+    """
 
-def exit_after_deaths(quarantine: Quarantine, _why: str) -> None:
-    """Exit because of a thread that keeps dying; the log ends with the reason."""
-    _exit(quarantine.end, DIED)
-
-
-def _exit(tidy: Callable[[], None], status: int) -> None:
     def _finish() -> None:
-        tidy()
+        quarantine.end()
         logging.shutdown()
 
     try:

@@ -25,18 +25,9 @@ log = logging.getLogger(__name__)
 
 # Overridden entries stay in the heap until they are due, or until there are more than these plus twice the valid ones.
 STALE_ENTRIES = 256
-_BACKOFF = Backoff(first=1.0, longest=300.0, jitter=0.2)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryRate:
-    """How fast failures are retried."""
-
-    backoff: Backoff = _BACKOFF
-    retries_per_second: float = 10.0
-    """For all keys together."""
-    burst: int = 100
-    """Retries that may exceed that rate at once."""
+BACKOFF = Backoff(first=1.0, longest=300.0, jitter=0.2)
+RETRIES_PER_SECOND, BURST = 10.0, 100
+"""How fast all keys together are retried, and how many may exceed that rate at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +35,7 @@ class QueueStats:
     """A snapshot of a queue."""
 
     depth: int
-    """Keys waiting for a worker."""
+    """Keys waiting for a worker, without delayed ones."""
     adds: int
     """Adds so far, without those of keys that were waiting already."""
     retries: int
@@ -92,7 +83,7 @@ class WorkQueue:
 
     def __init__(
         self,
-        rate: RetryRate = RetryRate(),
+        backoff: Backoff = BACKOFF,
         clock: Callable[[], float] = time.monotonic,
         *,
         workers: int = 1,
@@ -101,7 +92,7 @@ class WorkQueue:
         on_worked: Callable[[float], None] = _ignore,
     ) -> None:
         self.workers = workers
-        self._backoff = rate.backoff
+        self._backoff = backoff
         self._clock = clock
         self._share = share
         self._on_waited, self._on_worked = on_waited, on_worked
@@ -118,13 +109,8 @@ class WorkQueue:
         self._due: dict[str, float] = {}
         self._failures: dict[str, tuple[int, float]] = {}
         """Failures of a key, each after its backoff, and when the last backoff ends."""
-        self._bucket = _Bucket(rate.retries_per_second, rate.burst, clock())
+        self._bucket = _Bucket(RETRIES_PER_SECOND, BURST, clock())
         self._closed = False
-
-    def __len__(self) -> int:
-        """Return how many keys are waiting for a worker, without delayed ones."""
-        with self._condition:
-            return self._ready.waiting
 
     def stats(self) -> QueueStats:
         """Return a snapshot."""

@@ -57,50 +57,45 @@ class ConnectionLimits:
     """Connections of one address. A kubelet has one short connection for each running probe, so two."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Admitted:
-    peer: str
-    is_silent: bool = True
-
-
 class ConnectionLimiter(Generic[ConnectionT]):
     """Thread-safe."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self._limits = limits
-        self._admitted: OrderedDict[ConnectionT, _Admitted] = OrderedDict()
+        self._peers: dict[ConnectionT, str] = {}
+        """Of admitted connections, the oldest first."""
+        self._silent: set[ConnectionT] = set()
         self._lock = threading.Lock()
-
-    def __len__(self) -> int:
-        """Return the number of admitted connections."""
-        return len(self._admitted)
 
     def admit(self, connection: ConnectionT, peer: str) -> tuple[bool, ConnectionT | None]:
         """Admit a new connection; return whether there was room, and the connection to close for it, if any."""
         with self._lock:
-            of_peer = [each for each, admitted in self._admitted.items() if admitted.peer == peer]
+            of_peer = [each for each, other in self._peers.items() if other == peer]
             evicted: ConnectionT | None = None
-            if len(of_peer) >= self._limits.per_peer or len(self._admitted) >= self._limits.total:
-                rivals = of_peer if len(of_peer) >= self._limits.per_peer else self._admitted
-                evicted = next((each for each in rivals if self._admitted[each].is_silent), None)
+            if len(of_peer) >= self._limits.per_peer or len(self._peers) >= self._limits.total:
+                rivals = of_peer if len(of_peer) >= self._limits.per_peer else self._peers
+                evicted = next((each for each in rivals if each in self._silent), None)
                 if evicted is None:
                     return False, None
-                del self._admitted[evicted]
-            self._admitted[connection] = _Admitted(peer)
+                self._forget(evicted)
+            self._peers[connection] = peer
+            self._silent.add(connection)
             return True, evicted
 
     def mark_heard(self, connection: ConnectionT) -> bool:
         """Note that the request of a connection has arrived; return whether the connection is still admitted."""
         with self._lock:
-            if connection not in self._admitted:
-                return False
-            self._admitted[connection] = _Admitted(self._admitted[connection].peer, is_silent=False)
-            return True
+            self._silent.discard(connection)
+            return connection in self._peers
 
     def release(self, connection: ConnectionT) -> None:
         """Remove a connection, if it is still admitted."""
         with self._lock:
-            self._admitted.pop(connection, None)
+            self._forget(connection)
+
+    def _forget(self, connection: ConnectionT) -> None:
+        self._peers.pop(connection, None)
+        self._silent.discard(connection)
 
 
 class PeerConnection(io.RawIOBase):
@@ -352,7 +347,6 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815 - the name that http.server calls
 
 
-log = logging.getLogger(__name__)
 _KeyT = TypeVar("_KeyT")
 _ValueT = TypeVar("_ValueT")
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path

@@ -87,11 +87,12 @@ def _end(entry: HistoryEntry, deployment: BundleDeployment, after: Status, *, is
     cause = f"{healthy.reason}: {healthy.message}" if healthy and healthy.status != "True" else ""
     if is_known and deployment.spec.pinned_revision == after.revision:
         pinned = f"spec.pinnedRevision names revision {short(after.revision)}"
-        message = entry.message or _one_line("; ".join(filter(None, (pinned, cause))), HISTORY_LENGTH)
-        return entry.model_copy(update={"outcome": "RolledBack", "message": message})
-    if entry.outcome:
-        return entry
-    return entry.model_copy(update={"outcome": "Superseded", "message": _one_line(cause, HISTORY_LENGTH)})
+        return _conclude(entry, "RolledBack", entry.message or "; ".join(filter(None, (pinned, cause))))
+    return entry if entry.outcome else _conclude(entry, "Superseded", cause)
+
+
+def _conclude(entry: HistoryEntry, outcome: str, message: str) -> HistoryEntry:
+    return entry.model_copy(update={"outcome": outcome, "message": _one_line(message, HISTORY_LENGTH)})
 
 
 def _recall(status: Status) -> list[HistoryEntry]:
@@ -108,21 +109,19 @@ def _judge(entry: HistoryEntry, report: Report, now: datetime) -> HistoryEntry:
     Once it was healthy, that remains, unless its containers do not stay (`Progress.crashes`).
     """
     if report.rollback and report.rollback.from_revision == entry.revision:
-        return entry.model_copy(
-            update={"outcome": "RolledBack", "message": _one_line(report.rollback.message, HISTORY_LENGTH)}
-        )
+        return _conclude(entry, "RolledBack", report.rollback.message)
     is_applied = report.applied and report.revision == entry.revision
     if is_applied and entry.installed_at is None:
         entry = entry.model_copy(update={"installed_at": now})
     if entry.outcome == "RolledBack" or (entry.outcome == "Healthy" and not _crashes(report)):
         return entry
     if is_applied and report.progress and report.progress.shown.status == "True":
-        return entry.model_copy(update={"outcome": "Healthy", "message": ""})
+        return _conclude(entry, "Healthy", "")
     # Nothing is done about it here, so that refused objects count at once: they may never be applied.
     failure = find_failure(report, entry, 0.0, now)
     if failure is None or entry.outcome == "Failed":
         return entry
-    return entry.model_copy(update={"outcome": "Failed", "message": _one_line(failure.message, HISTORY_LENGTH)})
+    return _conclude(entry, "Failed", failure.message)
 
 
 def _crashes(report: Report) -> bool:

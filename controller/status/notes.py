@@ -20,7 +20,15 @@ from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.events import NOTE_CHARACTERS, Note
 from rukpak.controller.kube.resources import GroupVersionKind
 from rukpak.controller.observe.health.explain import is_pod_stuck
-from rukpak.controller.status.report import FAILED, describe_changes, list_drifted, list_some, short, what_strays_are
+from rukpak.controller.status.report import (
+    FAILED,
+    describe_changes,
+    list_drifted,
+    list_some,
+    name_of_reported,
+    short,
+    what_strays_are,
+)
 
 NAMED = 10
 # Normal steps of an installation, an upgrade or a deletion, and decisions.
@@ -48,6 +56,15 @@ def notes(before: Status, after: Status) -> list[Note]:
     ]
 
 
+def _tell(reason: str, action: str, text: str, severity: Literal["Normal", "Warning"] = "Normal") -> list[Note]:
+    return [Note(type=severity, reason=reason, action=action, text=text)] if text else []
+
+
+def _tell_of(reason: str, objects: Iterable[object], what: str, action: str = "Delete") -> list[Note]:
+    listed = list_some(objects, NAMED)
+    return _tell(reason, action, listed and f"{listed}: {what}")
+
+
 def notes_on_repairs(outcomes: Iterable[Outcome]) -> list[Note]:
     """Return one Event for all objects that a pass has repaired."""
     drift = [outcome.repaired for outcome in outcomes if outcome.repaired]
@@ -59,28 +76,22 @@ def notes_on_repairs(outcomes: Iterable[Outcome]) -> list[Note]:
         (list_some(deleted), "deleted by another client; created again"),
         (list_some(recreated), "recreated because an immutable field was modified"),
     ]
-    text = "; ".join(f"{objects}: {what}" for objects, what in told if objects)
-    return [Note(type="Normal", reason="Repaired", action="Apply", text=text)] if drift else []
+    return _tell("Repaired", "Apply", "; ".join(f"{objects}: {what}" for objects, what in told if objects))
 
 
 def notes_on_recreations(outcomes: Iterable[Outcome]) -> list[Note]:
     """Return one Event for all objects that a pass has deleted to recreate them."""
-    deleted = [outcome.task.target.key for outcome in outcomes if outcome.recreated]
-    text = f"{list_some(deleted)}: deleted because an immutable field changed; recreated once it is gone"
-    return [Note(type="Normal", reason="Recreating", action="Delete", text=text)] if deleted else []
+    listed = list_some(outcome.task.target.key for outcome in outcomes if outcome.recreated)
+    what = "deleted because an immutable field changed; recreated once it is gone"
+    return _tell("Recreating", "Delete", listed and f"{listed}: {what}")
 
 
 def notes_on_making_way(outcomes: Iterable[Outcome]) -> list[Note]:
     """Return one Event for each object for which dropped ones were deleted."""
     return [
-        Note(
-            type="Normal",
-            reason="Pruned",
-            action="Delete",
-            text=f"{list_some(each.made_way, NAMED)}: deleted, since {each.task.target.key} needs what it had",
-        )
+        note
         for each in outcomes
-        if each.made_way
+        for note in _tell_of("Pruned", each.made_way, f"deleted, since {each.task.target.key} needs what it had")
     ]
 
 
@@ -92,13 +103,9 @@ def notes_on_taking_over(outcomes: Iterable[Outcome]) -> list[Note]:
         if task.action is Action.TAKE_OVER and task.record and outcome.record:
             taken.setdefault(task.record.owner, []).append(task.target.key)
     return [
-        Note(
-            type="Normal",
-            reason="TakenOver",
-            action="TakeOver",
-            text=f"{list_some(keys, NAMED)}: taken over from BundleDeployment {quote(giver)}",
-        )
+        note
         for giver, keys in sorted(taken.items())
+        for note in _tell_of("TakenOver", keys, f"taken over from BundleDeployment {quote(giver)}", "TakeOver")
     ]
 
 
@@ -107,20 +114,17 @@ def notes_on_pruning(removals: Iterable[Removal], revision: str) -> list[Note]:
     found = list(removals)
     what = f"deleted because revision {short(revision)} does not contain it"
     held = [describe_awaited(removal.remaining) for removal in found if removal.remaining]
-    told = _note_on_deleted((removal for removal in found if not removal.remaining), "Pruned", what)
-    text = f"{list_some(held, NAMED)}: being {what}"
-    return [*told, *([Note(type="Normal", reason="Pruned", action="Delete", text=text)] if held else [])]
+    deleted = _deleted(removal for removal in found if not removal.remaining)
+    return [*_tell_of("Pruned", deleted, what), *_tell_of("Pruned", held, f"being {what}")]
 
 
 def notes_on_teardown(removals: Iterable[Removal]) -> list[Note]:
     """Return one Event for all objects that a pass has deleted with their BundleDeployment."""
-    return _note_on_deleted(removals, "Deleted", "deleted with the BundleDeployment")
+    return _tell_of("Deleted", _deleted(removals), "deleted with the BundleDeployment")
 
 
-def _note_on_deleted(removals: Iterable[Removal], reason: str, what: str) -> list[Note]:
-    deleted = [removal.record.key for removal in removals if removal.deleted]
-    text = f"{list_some(deleted, NAMED)}: {what}"
-    return [Note(type="Normal", reason=reason, action="Delete", text=text)] if deleted else []
+def _deleted(removals: Iterable[Removal]) -> list[ObjectKey]:
+    return [removal.record.key for removal in removals if removal.deleted]
 
 
 def notes_on_removals(removals: Iterable[Removal]) -> list[Note]:
@@ -201,45 +205,44 @@ def describe_unseen(kinds: Iterable[GroupVersionKind]) -> list[str]:
 def _note_on_ready(last: Condition | None, now: Condition | None) -> list[Note]:
     if now is None or (last and (last.status, last.reason) == (now.status, now.reason)):
         return []
-    if now.reason in (Reason.AWAITING_APPROVAL, Reason.ROLLED_BACK):  # each of both has an Event of its own
-        return []
-    if now.status == "True":
-        return [Note(type="Normal", reason=now.reason, action="Reconcile", text=now.message)]
     reason = Reason(now.reason)
-    is_news = reason.retry is not Retry.NONE or reason in FAILED
-    severity: Literal["Normal", "Warning"] = "Normal" if reason in _EXPECTED else "Warning"
-    return [Note(type=severity, reason=now.reason, action="Reconcile", text=now.message)] if is_news else []
+    if reason in (Reason.AWAITING_APPROVAL, Reason.ROLLED_BACK):  # each of both has an Event of its own
+        return []
+    is_ready = now.status == "True"
+    is_news = is_ready or reason.retry is not Retry.NONE or reason in FAILED
+    severity: Literal["Normal", "Warning"] = "Normal" if is_ready or reason in _EXPECTED else "Warning"
+    return _tell(reason, "Reconcile", now.message, severity) if is_news else []
 
 
 def _note_on_pending(last: Pending | None, now: Pending | None) -> list[Note]:
     if now is None or (last and _identify(last) == _identify(now)):
         return []
     text = f"revision {short(now.revision)} waits for approval: {describe_changes(now.changes)}"
-    return [Note(type="Normal", reason=Reason.AWAITING_APPROVAL, action="Approve", text=text)]
-
-
-def _note_on_rollback(last: Rollback | None, now: Rollback | None) -> list[Note]:
-    if now is None or now == last:
-        return []
-    text = f"from revision {short(now.from_revision)} to revision {short(now.to_revision)}: {now.message}"
-    return [Note(type="Warning", reason=Reason.ROLLED_BACK, action="RollBack", text=text)]
+    return _tell(Reason.AWAITING_APPROVAL, "Approve", text)
 
 
 def _identify(pending: Pending) -> tuple[str, str]:
     return pending.revision, pending.service_account_name
 
 
+def _note_on_rollback(last: Rollback | None, now: Rollback | None) -> list[Note]:
+    if now is None or now == last:
+        return []
+    text = f"from revision {short(now.from_revision)} to revision {short(now.to_revision)}: {now.message}"
+    return _tell(Reason.ROLLED_BACK, "RollBack", text, "Warning")
+
+
 def _note_on_pause(before: Status, after: Status) -> list[Note]:
     was, now = before.condition(ConditionType.PAUSED), after.condition(ConditionType.PAUSED)
     if now and not was:
-        return [Note(type="Normal", reason="Paused", action="Pause", text=now.message)]
-    if was and not now:
-        text = "no object was modified while paused"
-        if drift := _drift_in(before):
-            remaining = _drift_in(after)
-            text = remaining.message if remaining else f"repairing what has drifted: {drift.message}"
-        return [Note(type="Normal", reason="Resumed", action="Resume", text=text)]
-    return []
+        return _tell("Paused", "Pause", now.message)
+    if not was or now:
+        return []
+    drift, remaining = _drift_in(before), _drift_in(after)
+    if drift is None:
+        return _tell("Resumed", "Resume", "no object was modified while paused")
+    text = remaining.message if remaining else f"repairing what has drifted: {drift.message}"
+    return _tell("Resumed", "Resume", text)
 
 
 def _drift_in(status: Status) -> Condition | None:
@@ -250,23 +253,18 @@ def _drift_in(status: Status) -> Condition | None:
 def _note_on_drift(last: Condition | None, now: Condition | None) -> list[Note]:
     if now is None or (last and last.reason == now.reason):
         return []
-    return [Note(type="Warning", reason="Drifted", action="Compare", text=f"{now.reason}: {now.message}")]
+    return _tell("Drifted", "Compare", f"{now.reason}: {now.message}", "Warning")
 
 
 def _note_on_pods(before: Status, after: Status) -> list[Note]:
     ready = after.condition(ConditionType.READY)
     if ready and ready.reason in FAILED:
         return []
-    known = {(each.kind, each.namespace, each.name) for each in before.not_ready if is_pod_stuck(each.reason)}
-    found = [each for each in after.not_ready if is_pod_stuck(each.reason)]
-    stuck = [each for each in found if (each.kind, each.namespace, each.name) not in known]
-    told = [
-        f"{each.kind} {f'{each.namespace}/' if each.namespace else ''}{each.name}: {each.reason}: {each.message}"
-        for each in stuck
-    ]
-    return [Note(type="Warning", reason="NotReady", action="Observe", text="; ".join(told))] if told else []
+    known = {name_of_reported(each) for each in before.not_ready if is_pod_stuck(each.reason)}
+    stuck = (each for each in after.not_ready if is_pod_stuck(each.reason) and name_of_reported(each) not in known)
+    told = (f"{name_of_reported(each)}: {each.reason}: {each.message}" for each in stuck)
+    return _tell("NotReady", "Observe", "; ".join(told), "Warning")
 
 
 def _note_on_warnings(last: Sequence[str], now: Sequence[str]) -> list[Note]:
-    new = [text for text in now if text not in last]
-    return [Note(type="Warning", reason="Warnings", action="Apply", text="; ".join(new))] if new else []
+    return _tell("Warnings", "Apply", "; ".join(text for text in now if text not in last), "Warning")

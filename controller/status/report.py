@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rukpak.api import names
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.api.v1alpha2.status import Changes, HistoryEntry, Leftover, LookedUp, Wave
+from rukpak.api.v1alpha2.status import Changes, HistoryEntry, Leftover, LookedUp, NotReady, Stray, Wave
 from rukpak.api.v1alpha2.types import Pending, Rollback, SourcePin
 from rukpak.controller.content.limits import list_first
 
@@ -222,6 +222,11 @@ def what_strays_are(name: str) -> str:
         "marked as owned by this BundleDeployment but not part of any of its revisions; not changed; delete with "
         f'"rukpak prune {name}", or remove the label {names.OWNER_LABEL}'
     )
+
+
+def name_of_reported(each: NotReady | Stray) -> str:
+    """Return the name of an object in status, such as `ConfigMap shop/settings`."""
+    return f"{each.kind} {f'{each.namespace}/' if each.namespace else ''}{each.name}"
 
 
 def describe_changes(changes: Changes) -> str:

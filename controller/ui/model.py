@@ -19,7 +19,7 @@ from rukpak.api.v1alpha2.reading import try_to_read
 from rukpak.api.v1alpha2.types import BundleDeployment, Condition, HistoryEntry, Pending, SourcePin
 from rukpak.controller.apply.leftovers import LAST_APPLIED
 from rukpak.controller.kube.events import count_of, last_seen
-from rukpak.controller.status.report import describe_changes, short
+from rukpak.controller.status.report import describe_changes, name_of_reported, short
 from rukpak.controller.untrusted import mapping, strings, text
 from rukpak.controller.views.access import Manifest, find_previous
 from rukpak.controller.views.comparison import mask
@@ -33,7 +33,6 @@ from rukpak.controller.views.objects import (
     describe_unobserved,
     describe_wave,
     group_by_wave,
-    name_of_reported,
     state_of,
 )
 from rukpak.controller.views.texts import to_yaml
@@ -285,29 +284,14 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wave:
-    """Objects that are applied together."""
-
-    number: int | None
-    """None: it is not known in which wave they are."""
-    state: str
-    """`Applying`, `Waiting` or empty."""
-    since: str = ""
-    awaits: Sequence[str] = ()
-    """What the present wave waits for."""
-    places: Sequence[int] = ()
-    """Of its objects among all of them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Detail:
     """One BundleDeployment."""
 
     row: Row
     steps: Sequence[Step] = ()
     objects: Sequence[Node] = ()
-    waves: Sequence[Wave] = ()
-    """With the objects in them, if there are several; the lowest one first."""
+    waves: Sequence[Json] = ()
+    """With the places of their objects in `objects`, if there are several; the lowest one first."""
     moments: Sequence[Moment] = ()
     history: Sequence[Json] = ()
     pending: Json | None = None
@@ -351,20 +335,20 @@ def make_detail(
     )
 
 
-def _make_waves(deployment: BundleDeployment, objects: Sequence[Node], waves: Mapping[str, int]) -> list[Wave]:
+def _make_waves(deployment: BundleDeployment, objects: Sequence[Node], waves: Mapping[str, int]) -> list[Json]:
     current, places = deployment.status.wave, {id(each): place for place, each in enumerate(objects)}
     found = []
     for number, members in group_by_wave([each for each in objects if not each.hook], waves):
         state = describe_wave(deployment, number)
         is_current = state == "Applying"
         found.append(
-            Wave(
-                number=number,
-                state=state,
-                since=_time(current.since) if current and is_current else "",
-                awaits=[each.title for each in members if is_current and each.state != "healthy"],
-                places=[places[id(each)] for each in members],
-            )
+            {
+                "number": number,  # None: it is not known in which wave they are
+                "state": state,
+                "since": _time(current.since) if current and is_current else "",
+                "awaits": [each.title for each in members if is_current and each.state != "healthy"],
+                "places": [places[id(each)] for each in members],
+            }
         )
     return found
 

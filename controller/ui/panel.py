@@ -5,14 +5,14 @@ Not here: its YAML (model.py), its log (logs.py), and reading its Events (watchi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rukpak.api.v1alpha2.types import BundleDeployment
-from rukpak.controller.apply.drift import DriftedField, as_compared, narrow
+from rukpak.controller.apply.drift import as_compared, narrow
 from rukpak.controller.apply.targets import Target
 from rukpak.controller.observe.records import key_of
-from rukpak.controller.ui.model import Moment, make_event_moment
+from rukpak.controller.ui.model import Json, make_event_moment
 from rukpak.controller.untrusted import mappings, text
 from rukpak.controller.views.access import Manifest
 from rukpak.controller.views.comparison import clean, set_side_by_side
@@ -35,34 +35,14 @@ class Seen:
     """None: there is one wave only, or it is not known."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Panel:
-    """One object."""
-
-    title: str
-    node: Node
-    owners: Sequence[Mapping[str, str]]
-    """Title and UID of its owners, the outermost first."""
-    created: str
-    since: str
-    """When its state changed last, as far as it says."""
-    wave: str
-    drift: Sequence[DriftedField]
-    """Fields that other clients have changed."""
-    pods: Sequence[Node]
-    """Those below it, or itself."""
-    may_have_pods: bool
-    """Whether there may be logs."""
-    events: Sequence[Moment]
-    difference: Sequence[tuple[str, str, bool]] | None
-    """Lines of what is desired and of what is live, and whether they differ; None: it is not known what is desired."""
-    notes: Sequence[str]
-
-
 def make_panel(
     deployment: BundleDeployment, seen: Seen, events: Iterable[Manifest], notes: Sequence[str], key: bytes
-) -> Panel:
+) -> Json:
     """Return what the panel of an object shows.
+
+    Owners are the outermost first; `since` is when its state changed last, as far as it says; `drift` has the fields
+    that other clients have changed; pods are those below it, or itself. `difference` has the lines of what is desired
+    and of what is live, and whether they differ; None: it is not known what is desired.
 
     Args:
         deployment: of the object.
@@ -72,23 +52,23 @@ def make_panel(
         key: of the hashes that stand for values of Secrets.
     """
     *above, node = seen.line
-    drifted = find_drift(seen.value, seen.target, owner_of(deployment)) if seen.target else None
+    drifted = find_drift(seen.value, seen.target, owner_of(deployment))
     moments = sorted(map(make_event_moment, events), key=lambda each: each.time, reverse=True)
     pods = [each for each in flatten([node]) if each.kind == "Pod"]
-    return Panel(
-        title=node.title,
-        node=node,
-        owners=[{"title": each.title, "uid": each.uid} for each in above],
-        created=text(seen.value, "metadata", "creationTimestamp"),
-        since=find_last_change(seen.value),
-        wave=_describe_wave(deployment, seen.wave),
-        drift=drifted.fields if drifted else (),
-        pods=pods,
-        may_have_pods=bool(pods) or key_of(seen.value)[:2] in CHILD_KINDS,
-        events=moments,
-        difference=compare_with_target(seen.target, seen.value, key) if seen.target else None,
-        notes=notes,
-    )
+    return {
+        "title": node.title,
+        "node": node,
+        "owners": [{"title": each.title, "uid": each.uid} for each in above],
+        "created": text(seen.value, "metadata", "creationTimestamp"),
+        "since": find_last_change(seen.value),
+        "wave": _describe_wave(deployment, seen.wave),
+        "drift": drifted.fields if drifted else (),
+        "pods": pods,
+        "may_have_pods": bool(pods) or key_of(seen.value)[:2] in CHILD_KINDS,  # there may be logs
+        "events": moments,
+        "difference": compare_with_target(seen.target, seen.value, key) if seen.target else None,
+        "notes": notes,
+    }
 
 
 def _describe_wave(deployment: BundleDeployment, wave: int | None) -> str:

@@ -23,9 +23,10 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from http import HTTPStatus
 from importlib.resources import files
 from typing import Any, TypeVar
@@ -35,6 +36,7 @@ from anyio import CapacityLimiter, to_thread
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import (
     HTMLResponse,
@@ -97,6 +99,7 @@ GRACE_SECONDS = 1
 """For what is being answered when the server ends; streams would never."""
 RIGHT_SECONDS = 30.0
 """How long an answer about rights is kept."""
+_GONE = "this object does not exist any more"
 _LOG_THREADS = CapacityLimiter(MOST_LOGS)
 _PAGES = Environment(loader=PackageLoader(PACKAGE), autoescape=True, undefined=StrictUndefined)
 
@@ -135,37 +138,33 @@ def make_server(site: Site, certificate: str = "") -> uvicorn.Server:
 def make_app(site: Site) -> ASGIApp:
     """Return the application."""
     routes = [
-        Route("/", _handler(site, _show_page)),
-        Route("/api/stream", _handler(site, _stream)),
-        Route("/api/deployments/{name}/yaml", _handler(site, _show_yaml)),
-        Route("/api/deployments/{name}/object", _handler(site, _show_object)),
-        Route("/api/deployments/{name}/log", _handler(site, _show_log)),
-        Route("/api/deployments/{name}/diff", _handler(site, _show_diff)),
-        Route("/api/deployments/{name}/acts/{verb}", _handler(site, _act), methods=["POST"]),
+        Route("/", partial(_show_page, site)),
+        Route("/api/stream", partial(_stream, site)),
+        Route("/api/deployments/{name}/yaml", partial(_show_yaml, site)),
+        Route("/api/deployments/{name}/object", partial(_show_object, site)),
+        Route("/api/deployments/{name}/log", partial(_show_log, site)),
+        Route("/api/deployments/{name}/diff", partial(_show_diff, site)),
+        Route("/api/deployments/{name}/acts/{verb}", partial(_act, site), methods=["POST"]),
         Mount("/static", StaticFiles(directory=str(files(PACKAGE).joinpath("static")))),
     ]
-    return _guarded(Starlette(routes=routes), site.guard)
+    explained = dict.fromkeys((_UnknownError, FailedError, MisuseError, BundleError, ApiError), _explain)
+    return _guarded(Starlette(routes=routes, exception_handlers=explained), site.guard)
 
 
-_Handle = Callable[[Site, Request], Awaitable[Response]]
+class _UnknownError(HTTPException):
+    """What is asked for does not exist any more, or is not known yet."""
 
 
-def _handler(site: Site, handle: _Handle) -> Callable[[Request], Awaitable[Response]]:
-    async def _run(request: Request) -> Response:
-        try:
-            return await handle(site, request)
-        except (FailedError, MisuseError) as error:
-            return _fail(HTTPStatus.CONFLICT, str(error))
-        except BundleError as error:
-            return _fail(HTTPStatus.CONFLICT, f"{error.reason.value}: {error.message}")
-        except ApiError as error:
-            is_forbidden = error.status == HTTPStatus.FORBIDDEN
-            return _fail(HTTPStatus.FORBIDDEN if is_forbidden else HTTPStatus.BAD_GATEWAY, error.tell_user())
-
-    return _run
+async def _explain(_request: Request, error: Exception) -> Response:
+    if isinstance(error, ApiError):
+        is_forbidden = error.status == HTTPStatus.FORBIDDEN
+        return _fail(HTTPStatus.FORBIDDEN if is_forbidden else HTTPStatus.BAD_GATEWAY, error.tell_user())
+    if isinstance(error, _UnknownError):
+        return _fail(error.status_code, error.detail)
+    return _fail(HTTPStatus.CONFLICT, str(error))
 
 
-def _fail(status: HTTPStatus, message: str) -> JSONResponse:
+def _fail(status: int, message: str) -> JSONResponse:
     return JSONResponse({"message": message}, status)
 
 
@@ -273,40 +272,44 @@ def _offer(site: Site, name: str) -> str:
 
 async def _show_yaml(site: Site, request: Request) -> Response:
     name, uid = request.path_params["name"], request.query_params.get("uid", "")
-    value, is_complete = await run_in_threadpool(_find, site.board, name, uid)
-    if value is None:
-        return _fail_to_find(is_complete=is_complete)
+    value = await run_in_threadpool(_find, site.board, name, uid)
     return PlainTextResponse(await run_in_threadpool(write_yaml, value, site.key))
 
 
-def _find(board: Board, name: str, uid: str) -> tuple[Manifest | None, bool]:
-    """Return a BundleDeployment, or with a UID one of its objects, and whether None means that it does not exist."""
+def _find(board: Board, name: str, uid: str) -> Manifest:
+    """Return a BundleDeployment, or with a UID one of its objects.
+
+    Raises: _UnknownError.
+    """
     if uid:
         return _look_up(board, name, lambda view: view.find(uid))
     is_listed = board.is_listed  # before looking: what is listed in between would be reported as gone
-    return board.find(name), is_listed
+    return _known(board.find(name), is_complete=is_listed)
 
 
-def _look_up(board: Board, name: str, look: Callable[[View], Found | None]) -> tuple[Found | None, bool]:
-    """Look for something in the view of a BundleDeployment; return it, and whether None means that there is none."""
+def _look_up(board: Board, name: str, look: Callable[[View], Found | None]) -> Found:
+    """Return what there is in the view of a BundleDeployment.
+
+    Raises: _UnknownError.
+    """
     view = board.view(name)  # once, for both questions: a page that is opened in between has another view
     is_complete = view is not None and view.is_complete()
-    return look(view) if view else None, is_complete
+    return _known(look(view) if view else None, is_complete=is_complete)
 
 
-def _fail_to_find(*, is_complete: bool) -> JSONResponse:
+def _known(found: Found | None, *, is_complete: bool) -> Found:
+    if found is not None:
+        return found
     if is_complete:
-        return _fail(HTTPStatus.NOT_FOUND, "this object does not exist any more")
-    return _fail(HTTPStatus.SERVICE_UNAVAILABLE, "this object is not known yet")
+        raise _UnknownError(HTTPStatus.NOT_FOUND, _GONE)
+    raise _UnknownError(HTTPStatus.SERVICE_UNAVAILABLE, "this object is not known yet")
 
 
 async def _show_object(site: Site, request: Request) -> Response:
     name, uid = request.path_params["name"], request.query_params.get("uid", "")
     if not uid:
-        return _fail_to_find(is_complete=True)
-    text, is_complete = await run_in_threadpool(_look_up, site.board, name, lambda view: view.make_panel(uid, site.key))
-    if text is None:
-        return _fail_to_find(is_complete=is_complete)
+        return _fail(HTTPStatus.NOT_FOUND, _GONE)
+    text = await run_in_threadpool(_look_up, site.board, name, lambda view: view.make_panel(uid, site.key))
     return Response(text, media_type="application/json")
 
 

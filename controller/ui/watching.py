@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from rukpak.api import names
 from rukpak.api.v1alpha2.reading import try_to_read
@@ -61,6 +61,7 @@ from rukpak.controller.views.objects import (
     owner_of,
 )
 
+PackedT = TypeVar("PackedT")
 LARGE_BYTES = 16 << 10
 """Size above which an object is kept compressed."""
 CONTROLLER_SECONDS = 10.0
@@ -106,21 +107,18 @@ class _Stored:
     wanted: Revision | None = None
 
 
-def _pack(value: Mapping[str, Any]) -> dict[str, Any]:
-    metadata, data = value["metadata"], marshal.dumps(dict(value))
+def _pack(value: Manifest, make: Callable[..., PackedT], **more: Any) -> PackedT:
+    metadata, data = value["metadata"], marshal.dumps(value)
     is_large = len(data) > LARGE_BYTES
-    return {
-        "namespace": metadata.get("namespace", ""),
-        "name": metadata["name"],
-        "uid": metadata["uid"],
-        "resource_version": metadata["resourceVersion"],
-        "data": zlib.compress(data, 1) if is_large else data,
-        "is_compressed": is_large,
-    }
-
-
-def _packing(resource: Resource) -> Callable[[dict[str, Any]], Packed]:
-    return lambda value: Packed(**_pack(typed(resource, value)))
+    return make(
+        namespace=metadata.get("namespace", ""),
+        name=metadata["name"],
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        data=zlib.compress(data, 1) if is_large else data,
+        is_compressed=is_large,
+        **more,
+    )
 
 
 class Board:
@@ -137,7 +135,7 @@ class Board:
         self._reflector = Reflector(
             client,
             DEPLOYMENTS.path(),
-            project=_packing(DEPLOYMENTS),
+            project=lambda value: _pack(typed(DEPLOYMENTS, value), Packed),
             on_change=self._note,
             on_synced=lambda: self._wake(""),
         )
@@ -316,7 +314,7 @@ class View:
         self._events: Reflector[Packed] = Reflector(
             board.client,
             EVENTS.path(NAMESPACE),
-            project=_packing(EVENTS),
+            project=lambda value: _pack(typed(EVENTS, value), Packed),
             field_selector=select_about(name),
             on_change=self._note_change,
         )
@@ -481,7 +479,7 @@ class View:
 
         def _project(value: dict[str, Any]) -> _Object:
             item = typed(resource, value)
-            return _Object(**_pack(item), outline=make_outline(item))
+            return _pack(item, _Object, outline=make_outline(item))
 
         reflector = Reflector(
             self._board.client,

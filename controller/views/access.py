@@ -258,32 +258,37 @@ def list_objects(client: Client, discovery: Discovery, deployment: BundleDeploym
 
     Raises: ApiError.
     """
-    objects: list[Manifest] = []
-    unlisted = []
-    for kind in read_kinds(deployment.status.managed_kinds):
-        resource = discovery.resource(kind)
-        items = try_to_list(client, resource, "", select_owned(deployment.metadata.name)) if resource else None
-        if items is None:
-            unlisted.append((kind.kind, "you cannot list this kind" if resource else _UNSERVED))
-        objects += [item for item in items or () if is_owned(item, deployment)]
-    return Listing(objects, unlisted)
+    return _list_marked(client, discovery, deployment, read_kinds(deployment.status.managed_kinds), is_owned)
 
 
 def list_hooks(
     client: Client, discovery: Discovery, deployment: BundleDeployment, kinds: Iterable[GroupVersionKind]
-) -> list[Manifest]:
+) -> Sequence[Manifest]:
     """Return the hooks of a BundleDeployment that exist; without those of kinds that the user cannot list.
 
     Raises: ApiError.
     """
     if not (deployment.status.revision or deployment.status.installed_revision):
         return []  # no revision, no hooks
-    found: list[Manifest] = []
-    for kind in sorted(kinds):
+    return _list_marked(client, discovery, deployment, sorted(kinds), is_hook).objects
+
+
+def _list_marked(
+    client: Client,
+    discovery: Discovery,
+    deployment: BundleDeployment,
+    kinds: Iterable[GroupVersionKind],
+    is_wanted: Callable[[Manifest, BundleDeployment], bool],
+) -> Listing:
+    objects: list[Manifest] = []
+    unlisted = []
+    for kind in kinds:
         resource = RUNNING.get(kind) or discovery.resource(kind)
         items = try_to_list(client, resource, "", select_owned(deployment.metadata.name)) if resource else None
-        found += [item for item in items or () if is_hook(item, deployment)]
-    return found
+        if items is None:
+            unlisted.append((kind.kind, "you cannot list this kind" if resource else _UNSERVED))
+        objects += [item for item in items or () if is_wanted(item, deployment)]
+    return Listing(objects, unlisted)
 
 
 def list_owned(client: Client, values: Iterable[Manifest]) -> Listing:

@@ -285,12 +285,7 @@ def _diff(difference: Difference, key: bytes) -> Iterator[str]:
     before, after = _lines(difference.before, key), _lines(difference.after, key)
     yield f"--- {f'before/{name}' if before else _NOTHING}"
     yield f"+++ {f'after/{name}' if after else _NOTHING}"
-    if before and after:
-        yield from _compare(before, after)
-    elif before:
-        yield from _whole("-", f"@@ -1,{len(before)} +0,0 @@", before)
-    else:
-        yield from _whole("+", f"@@ -0,0 +1,{len(after)} @@", after)
+    yield from _compare(before, after)
 
 
 def set_side_by_side(before: Manifest, after: Manifest, key: bytes, most: int) -> list[tuple[str, str, bool]]:
@@ -385,11 +380,6 @@ def _compare(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
 def _range(start: int, end: int) -> str:
     count = end - start
     return f"{start + 1}" if count == 1 else f"{start + (count > 0)},{count}"
-
-
-def _whole(sign: str, heading: str, lines: Iterable[str]) -> Iterator[str]:
-    yield heading
-    yield from (f"{sign}{line}" for line in lines)
 
 
 def _lines(manifest: Mapping[str, Any] | None, key: bytes) -> list[str]:

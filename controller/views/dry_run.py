@@ -77,9 +77,9 @@ from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.client import Client, User
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import USER_CHARACTERS, ApiError
-from rukpak.controller.kube.resources import GroupVersionKind, Resource, read_kinds
+from rukpak.controller.kube.resources import GroupVersionKind, read_kinds
 from rukpak.controller.observe.deployments import find_hindrance
-from rukpak.controller.observe.records import Tree, entry_of, fields_of, key_of, pass_on, project
+from rukpak.controller.observe.records import Record, Tree, entry_of, fields_of, key_of, pass_on, project
 from rukpak.controller.processes.supervision import Supervisor
 from rukpak.controller.revisions.accounts import OF_ABSENCE, Account, identify
 from rukpak.controller.views import MisuseError
@@ -205,6 +205,12 @@ class DryRun:
         self._passing_on = passing_on
         self._client, self._deployment, self._installed = reviewed.on_cluster(), reviewed.deployment, installed
         self._discovery, self._targets = discovery, find_targets(reviewed, discovery)
+        self._resources = {
+            target.key: resource
+            for target in self._targets.targets
+            if (resource := discovery.resource(target.kind)) and (target.key.namespace or not resource.namespaced)
+        }
+        """Of the targets, as far as the cluster serves them."""
         self._owner = owner_of(self._deployment)
         self._manager = names.field_manager(self._owner.name)
         self._live: dict[ObjectKey, Manifest] = {}
@@ -282,8 +288,8 @@ class DryRun:
         if not account or not namespace:
             return []
         user = User.service_account(namespace, account)
-        found = [(each, self._find_resource(each)) for each in self._targets.targets if not each.bare]
-        items = [(target, resource) for target, resource in found if resource]
+        served = (each for each in self._targets.targets if not each.bare and each.key in self._resources)
+        items = [(target, self._resources[target.key]) for target in served]
         pool = Pool(REQUESTS, Supervisor())
         try:
             reviewer = AccessReviewer(self._client, pool)
@@ -327,7 +333,7 @@ class DryRun:
         return {key_of(item): item for item in items}
 
     def _find_gone(self) -> Iterator[Difference]:
-        records = {key: project(value, key.group, key.kind) for key, value in self._live.items()}
+        records = self._records()
         for record in find_surplus(self._targets.by_key, self._name_installed() or records, records, self._owner):
             disposal, live = dispose(record, RemovalCause.PRUNE), self._live[record.key]
             is_kept = disposal is Disposal.RELEASE or self._deployment.spec.prune == "Never"
@@ -342,6 +348,9 @@ class DryRun:
                 note=note,
             )
 
+    def _records(self) -> dict[ObjectKey, Record]:
+        return {key: project(value, key.group, key.kind) for key, value in self._live.items()}
+
     def _name_installed(self) -> Collection[ObjectKey]:
         # If it is not known, marks alone count.
         if self._installed is None:
@@ -351,38 +360,33 @@ class DryRun:
     # what would be done
 
     def _compare(self, target: Target) -> Difference:
-        resource = self._find_resource(target)
-        if resource is None:
+        if target.key not in self._resources:
             return self._judge_unserved(target)
         live = self._live.get(target.key)
-        return self._change(target, resource, live) if live else self._create(target, resource)
-
-    def _find_resource(self, target: Target) -> Resource | None:
-        resource = self._discovery.resource(target.kind)
-        return None if resource and resource.namespaced and not target.key.namespace else resource
+        return self._change(target, live) if live else self._create(target)
 
     def _judge_unserved(self, target: Target) -> Difference:
         if target.kind[::2] in self._targets.resources:
             return _as_rendered(target, Change.CREATED, f"{_RENDERED}, since its CustomResourceDefinition is new")
         return _difference(target, Change.REFUSED, None, None, f"the cluster does not serve {target.kind}")
 
-    def _create(self, target: Target, resource: Resource) -> Difference:
+    def _create(self, target: Target) -> Difference:
         try:
-            reply = self._apply(target, resource, self._make_body(target, None), force=False)
+            reply = self._apply(target, self._make_body(target, None), force=False)
         except ApiError as error:
             failure = self._classify(target, error)
             if error.status != HTTPStatus.CONFLICT and failure.recovery is not Recovery.JUDGE_AGAIN:
-                return self._explain(target, resource, None, error)
+                return self._explain(target, None, error)
         else:
             if reply.status == HTTPStatus.CREATED:
                 return _difference(target, Change.CREATED, None, reply.value)
         try:
-            live = self._read(target, resource)
+            live = self._read(target)
         except ApiError as error:
-            return self._explain(target, resource, None, error)
-        return self._change(target, resource, live)
+            return self._explain(target, None, error)
+        return self._change(target, live)
 
-    def _change(self, target: Target, resource: Resource, live: Manifest) -> Difference:
+    def _change(self, target: Target, live: Manifest) -> Difference:
         task = decide_about(target, project(live, target.key.group, target.key.kind), self._options)
         match task.action:
             case Action.USE:
@@ -396,11 +400,11 @@ class DryRun:
         if untried := _why_untried(task):
             live = pass_on(live, self._passing_on)
             takes = task.evicts and self._takes_fields(target, live)
-            taken = find_taken(live, body, Probe(self._client, resource, body, self._manager)) if takes else {}
+            taken = find_taken(live, body, self._probe(target, body)) if takes else {}
             return self._overlay(target, live, *untried, taken=taken)
         if task.action is Action.COMPARE and is_claimed(live, body, self._manager):
             return _difference(target, Change.NONE, None, None)  # the controller would send nothing, either
-        made = self._try(target, resource, live, body, is_adopted=task.action is Action.TAKE_BACK)
+        made = self._try(target, live, body, is_adopted=task.action is Action.TAKE_BACK)
         is_adopted = task.action is Action.TAKE_BACK and made.change is Change.CHANGED
         return replace(made, note=made.note or "adopted") if is_adopted else made
 
@@ -408,12 +412,10 @@ class DryRun:
         self._problems += find_missing_labels(self._targets, {target.key: task.record})
         return _difference(target, Change.NONE, None, None)
 
-    def _try(
-        self, target: Target, resource: Resource, live: Manifest, body: Manifest, *, is_adopted: bool
-    ) -> Difference:
+    def _try(self, target: Target, live: Manifest, body: Manifest, *, is_adopted: bool) -> Difference:
         live = pass_on(live, self._passing_on)
         before, is_taken = self._reduced.get(target.key), is_adopted and self._takes_fields(target, live)
-        probe = Probe(self._client, resource, body, self._manager)
+        probe = self._probe(target, body)
         taken = find_taken(live, body, probe) if is_taken else {}
         ours = fields_of(entry_of(live, self._manager))
         if leftovers.empties(is_taken or before, body) and any(emptied(live, body, united_trees(ours, taken))):
@@ -421,14 +423,14 @@ class DryRun:
             after = overlay(pruned(live, taken), body, self._manager)
             return _difference(target, Change.CHANGED, live, after, "computed, since a map or list becomes empty")
         try:
-            after = self._apply(target, resource, body, force=True).value
+            after = self._apply(target, body, force=True).value
             if after["metadata"].get("resourceVersion") != live["metadata"].get("resourceVersion"):
-                live = pass_on(self._read(target, resource), self._passing_on)  # another client was faster
+                live = pass_on(self._read(target), self._passing_on)  # another client was faster
         except ApiError as error:
-            return self._explain(target, resource, live, error)
+            return self._explain(target, live, error)
         kept: Tree = {}
         if taken:
-            taken, kept = self._split_taken(target, resource, live, taken, probe)
+            taken, kept = self._split_taken(target, live, taken, probe)
             after = pruned(after, taken)
         before = live if is_taken and leftovers.is_converted(live) else before
         if before and (left := leftovers.find_left(after, before, body)):
@@ -445,15 +447,12 @@ class DryRun:
         record = project(live, target.key.group, target.key.kind)
         return record.passed_on and not was_applied(record, self._owner)
 
-    def _split_taken(
-        self, target: Target, resource: Resource, live: Manifest, taken: Tree, probe: Probe
-    ) -> tuple[Tree, Tree]:
+    def _split_taken(self, target: Target, live: Manifest, taken: Tree, probe: Probe) -> tuple[Tree, Tree]:
         without = pruned(live, taken)
         fields = [name for name in without if name not in ("apiVersion", "kind", "metadata", "status")]
         changes = [{"op": "replace", "path": f"/{name}", "value": without[name]} for name in fields]
-        path = resource.path(target.key.namespace, target.key.name)
         try:
-            changed = self._client.json_patch(path, changes, manager=self._manager, dry_run=True).value
+            changed = self._client.json_patch(self._path(target), changes, manager=self._manager, dry_run=True).value
         except ApiError as error:
             if error.status == HTTPStatus.UNPROCESSABLE_ENTITY:
                 causes = [parse_field(cause.field) for cause in error.causes if cause.field]
@@ -463,13 +462,24 @@ class DryRun:
         kept = leftovers.find_kept(still, changed, probe.made if still else None, target.key)
         return without_tree(taken, kept), kept
 
-    def _read(self, target: Target, resource: Resource) -> Manifest:
-        value: Manifest = self._client.get(resource.path(target.key.namespace, target.key.name)).value
+    def _path(self, target: Target) -> str:
+        key = target.key
+        return self._resources[key].path(key.namespace, key.name)
+
+    def _read(self, target: Target) -> Manifest:
+        value: Manifest = self._client.get(self._path(target)).value
         return value
 
-    def _apply(self, target: Target, resource: Resource, body: Manifest, *, force: bool) -> Any:
-        path = resource.path(target.key.namespace, target.key.name)
+    def _apply(self, target: Target, body: Manifest, *, force: bool) -> Any:
+        path = self._path(target)
         return self._client.apply(path, body, manager=self._manager, force=force, dry_run=True, metadata=False)
+
+    def _probe(self, target: Target, body: Manifest) -> Probe:
+        return Probe(self._client, self._resources[target.key], body, self._manager)
+
+    def _trials(self, target: Target) -> Trials:
+        resource = self._resources[target.key]
+        return Trials(client=self._client, resource=resource, manager=self._manager, key=target.key)
 
     def _make_body(self, target: Target, live: Manifest | None) -> Manifest:
         if target.bare:
@@ -482,7 +492,7 @@ class DryRun:
 
     # what cannot be tried
 
-    def _explain(self, target: Target, resource: Resource, live: Manifest | None, error: ApiError) -> Difference:
+    def _explain(self, target: Target, live: Manifest | None, error: ApiError) -> Difference:
         """Return what the controller would do where the server refuses the dry run.
 
         Raises: ApiError if the server cannot answer.
@@ -492,12 +502,12 @@ class DryRun:
             raise error
         namespace = ObjectKey("", "Namespace", "", target.key.namespace)
         if failure.reason is Reason.NAMESPACE_NOT_FOUND and namespace in self._targets.by_key:
-            return self._try_elsewhere(target, resource)
-        if failure.contest is not Contest.NONE and (made := self._make_way(target, resource, live, failure)):
+            return self._try_elsewhere(target)
+        if failure.contest is not Contest.NONE and (made := self._make_way(target, live, failure)):
             return made
         may_not_apply = failure.reason is Reason.FORBIDDEN  # also admission answers 403
         if live is None and may_not_apply:
-            return self._read_and_compute(target, resource)
+            return self._read_and_compute(target)
         if live and failure.recovery is Recovery.RECREATE and target.recreate and target.key in self._live:
             made = self._overlay(target, live, "deleted and created again, since a field is immutable")
             return replace(made, change=Change.RECREATED)
@@ -505,15 +515,12 @@ class DryRun:
             return self._overlay(target, live, "computed, since you may not apply it")
         problem = failure.problem
         if failure.contest is Contest.ALLOCATED:
-            trials = Trials(client=self._client, resource=resource, manager=self._manager, key=target.key)
-            whose = trials.describe_allocated(self._make_body(target, None), self._targets.by_key)
+            whose = self._trials(target).describe_allocated(self._make_body(target, None), self._targets.by_key)
             problem = f"{problem}; {whose}"
         return _difference(target, Change.REFUSED, None, None, problem)
 
-    def _make_way(
-        self, target: Target, resource: Resource, live: Manifest | None, failure: ApplyFailure
-    ) -> Difference | None:
-        records = {key: project(value, key.group, key.kind) for key, value in self._live.items()}
+    def _make_way(self, target: Target, live: Manifest | None, failure: ApplyFailure) -> Difference | None:
+        records = self._records()
         older = self._name_installed() or records
         dropped = find_dropped(target.key, self._targets.by_key, older, records, self._owner)
         refused = Refused(
@@ -521,8 +528,7 @@ class DryRun:
             by_quota=failure.contest is Contest.QUOTA,
             replaces=read_replaced(target.manifest, target.key),
         )
-        trials = Trials(client=self._client, resource=resource, manager=self._manager, key=target.key)
-        holders = trials.find_holders(refused, dropped).known
+        holders = self._trials(target).find_holders(refused, dropped).known
         makes_way = (
             self._deployment.spec.prune != "Never" and not self._owner.orphan and all(map(may_be_deleted, holders))
         )
@@ -537,11 +543,12 @@ class DryRun:
         namespace = self._options.install_namespace
         return classify(error, target.key, install_namespace=namespace, characters=USER_CHARACTERS)
 
-    def _try_elsewhere(self, target: Target, resource: Resource) -> Difference:
+    def _try_elsewhere(self, target: Target) -> Difference:
         body = self._make_body(target, None)
         body = {**body, "metadata": {**body["metadata"], "namespace": _ANY_NAMESPACE}}
         try:
-            self._client.create(resource.path(_ANY_NAMESPACE), body, manager=self._manager, dry_run=True)
+            path = self._resources[target.key].path(_ANY_NAMESPACE)
+            self._client.create(path, body, manager=self._manager, dry_run=True)
         except ApiError as error:
             # Whatever else is refused there says nothing about a namespace that does not exist yet.
             if error.status == HTTPStatus.UNPROCESSABLE_ENTITY:
@@ -553,13 +560,13 @@ class DryRun:
             return failure.recovery in _COMPUTED
         return claimed_fields(live, target.manifest, self._manager, failure.fields) is not None
 
-    def _read_and_compute(self, target: Target, resource: Resource) -> Difference:
+    def _read_and_compute(self, target: Target) -> Difference:
         """Compare an object that the user may not apply, as far as the user may read it.
 
         Raises: ApiError if the server cannot answer.
         """
         try:
-            live = self._read(target, resource)
+            live = self._read(target)
         except ApiError as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 return _as_rendered(target, Change.CREATED, f"{_RENDERED}, since you may not apply it")

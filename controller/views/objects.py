@@ -15,7 +15,7 @@ from typing import Any
 
 from rukpak.api import names
 from rukpak.api.v1alpha2.conditions import DECISIONS, Reason, Retry
-from rukpak.api.v1alpha2.status import HistoryEntry, NotReady, Stray
+from rukpak.api.v1alpha2.status import HistoryEntry, NotReady
 from rukpak.api.v1alpha2.types import BundleDeployment, Status, Verified
 from rukpak.controller.apply.drift import DriftedObject, as_compared, explain
 from rukpak.controller.apply.ownership import Owner, make_body
@@ -29,7 +29,7 @@ from rukpak.controller.observe.health.explain import explain as explain_by_pods
 from rukpak.controller.observe.health.rules import assess
 from rukpak.controller.observe.health.verdict import Context, State, Verdict
 from rukpak.controller.observe.records import key_of, project
-from rukpak.controller.status.report import FAILED
+from rukpak.controller.status.report import FAILED, name_of_reported
 from rukpak.controller.untrusted import integer, mapping, mappings, text
 from rukpak.controller.views.texts import Color
 
@@ -49,7 +49,6 @@ _COLORS = {
 }
 """Colors of the states of objects and BundleDeployments."""
 Manifest = Mapping[str, Any]
-FindDrift = Callable[[Manifest], str]
 NO_UID = "00000000-0000-0000-0000-000000000000"
 """UID of a BundleDeployment that does not exist yet."""
 _LEVELS = 20
@@ -113,11 +112,6 @@ def describe_unobserved(deployment: BundleDeployment) -> str:
     if not deployment.status.conditions:
         return f"{what}not yet observed by the controller"
     return f"{what}generation {deployment.metadata.generation} not yet observed by the controller"
-
-
-def name_of_reported(each: NotReady | Stray) -> str:
-    """Return the name of an object in status, such as `ConfigMap shop/settings`."""
-    return f"{each.kind} {f'{each.namespace}/' if each.namespace else ''}{each.name}"
 
 
 def describe_signer(verified: Verified) -> str:
@@ -259,22 +253,19 @@ def make_nodes(
     failed = {name_of_reported(each) for each in deployment.status.not_ready[: deployment.status.objects.failed]}
     strays = {name_of_reported(each) for each in deployment.status.strays}
 
-    def _judge(each: Outline, children: Sequence[Node]) -> Verdict:
+    def _make(value: Mapping[str, Any], children: Sequence[Node]) -> Node:
+        each = found[text(value, "metadata", "uid")]
         below = flatten(children) if each.is_troubled else ()
         pods = (found[node.uid].value for node in below if node.kind == "Pod")
         explanation = explain_by_pods(pods, lambda pod: found[text(pod, "metadata", "uid")].verdict)
-        return explained(each.verdict, explanation, kind=each.key.kind) if explanation else each.verdict
-
-    def _make(value: Mapping[str, Any], children: Sequence[Node]) -> Node:
-        each = found[text(value, "metadata", "uid")]
-        return _node(each, _judge(each, children), children)
+        verdict = explained(each.verdict, explanation, kind=each.key.kind) if explanation else each.verdict
+        return _node(each, verdict, children)
 
     def _make_root(uid: str, each: Outline) -> Node:
         name = str(each.key)
         is_stray = not each.hook and name in strays
-        children = grow(each.value, owned, _make)
         node = replace(
-            _node(each, _judge(each, children), children),
+            _make(each.value, grow(each.value, owned, _make)),
             drift="" if each.hook or is_stray else find_drift(uid),
             is_stray=is_stray,
         )
@@ -512,29 +503,6 @@ def describe_place(revision: str, status: Status) -> str:
 # drift
 
 
-def make_finder(
-    discovery: Discovery,
-    deployment: BundleDeployment,
-    revisions: Mapping[str, Revision] | None,
-) -> FindDrift:
-    """Return a function that says how an object differs from the installed revision, if the user may read that.
-
-    Args:
-        discovery: of the cluster.
-        deployment: of the objects.
-        revisions: as `read_revisions` returns them.
-
-    Raises: ApiError if discovery fails.
-    """
-    targets = find_targets(discovery, deployment, revisions)
-
-    def _find(value: Mapping[str, Any]) -> str:
-        target = targets.get(key_of(value))
-        return describe_drift(value, target, owner_of(deployment)) if target else ""
-
-    return _find
-
-
 def find_targets(
     discovery: Discovery, deployment: BundleDeployment, revisions: Mapping[str, Revision] | None
 ) -> Mapping[ObjectKey, Target]:
@@ -553,7 +521,7 @@ def find_targets(
     return make_targets(installed, owner_of(deployment), discovery.is_namespaced).by_key
 
 
-def describe_drift(value: Mapping[str, Any], target: Target, owner: Owner) -> str:
+def describe_drift(value: Mapping[str, Any], target: Target | None, owner: Owner) -> str:
     """Return which fields of an object other clients have modified, and which ones; empty if none has. Pure.
 
     Takes what `find_drift` does.
@@ -562,14 +530,16 @@ def describe_drift(value: Mapping[str, Any], target: Target, owner: Owner) -> st
     return found.describe_fields() if found else ""
 
 
-def find_drift(value: Mapping[str, Any], target: Target, owner: Owner) -> DriftedObject | None:
+def find_drift(value: Mapping[str, Any], target: Target | None, owner: Owner) -> DriftedObject | None:
     """Find which fields of an object other clients have modified, and which ones; None if it is as we left it. Pure.
 
     Args:
         value: the object.
-        target: what its revision asks for.
+        target: what its revision asks for; None: nothing, or that is not known.
         owner: its BundleDeployment.
     """
+    if target is None:
+        return None
     record = project(value, target.key.group, target.key.kind)
     if record.applied_digest != target.digest or record.wiped or target.ignored.accepts_drift:
         return None

@@ -43,7 +43,7 @@ def test_who_has_to_leave(case: Case) -> None:
         assert not letter.isupper() or limiter.mark_heard(connection)
     is_admitted, evicted = limiter.admit("new", case.comes)
     assert (evicted or "" if is_admitted else None) == case.expect
-    assert len(limiter) <= LIMITS.total
+    assert len(limiter._peers) <= LIMITS.total
 
 
 def test_who_had_to_leave_is_not_heard() -> None:

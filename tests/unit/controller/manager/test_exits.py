@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from typing import NamedTuple
 
-from rukpak.controller.manager.process import DIED, LOST, exit_after_deaths, exit_after_loss
+from rukpak.controller.manager.process import DIED, LOST
 
 SECONDS = 60.0
 PROGRAM = """
@@ -34,22 +33,20 @@ for call in sys.argv[1:]:
 class Case(NamedTuple):
     name: str
     end: str
-    leave: Callable[..., None]
     expect: int
 
 
 CASES = [
-    Case("the Lease is lost", "None", exit_after_loss, LOST),
-    Case("a thread keeps dying", "None", exit_after_deaths, DIED),
-    Case("the Lease is lost, and there is a bug", "1 / 0", exit_after_loss, LOST),
-    Case("the Lease is lost, and the disk does not respond", "threading.Event().wait()", exit_after_loss, LOST),
-    Case("a thread keeps dying, and the disk does not respond", "threading.Event().wait()", exit_after_deaths, DIED),
+    Case("the Lease is lost", "None", LOST),
+    Case("a thread keeps dying", "None", DIED),
+    Case("the Lease is lost, and there is a bug", "1 / 0", LOST),
+    Case("the Lease is lost, and the disk does not respond", "threading.Event().wait()", LOST),
+    Case("a thread keeps dying, and the disk does not respond", "threading.Event().wait()", DIED),
 ]
 
 
 def call_of(case: Case) -> str:
-    arguments = [f"Quarantine({case.end!r})", *(["'why'"] if case.expect == DIED else [])]
-    return f"exits.{case.leave.__name__}({', '.join(arguments)})"
+    return f"exits.exit_at_once(Quarantine({case.end!r}), {case.expect})"
 
 
 def test_the_processes_exit() -> None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from rukpak.controller.kube.errors import ApiError
-from rukpak.controller.manager.manager import SILENT_SECONDS, STUCK_SECONDS, Activity, Probes, ServerProbe
+from rukpak.controller.manager.manager import SILENT_SECONDS, STUCK_SECONDS, Probes, ServerProbe
 
 GONE = ApiError(0, "Unreachable", "it did not answer")
 
@@ -43,9 +43,10 @@ class Process:
             "workers": SimpleNamespace(dead=lambda: self.dead, longest_seconds=self.longest),
             "election": SimpleNamespace(alive=self.election, last_error=self.lease_error) if self.elects else None,
         }
-        activity: Any = SimpleNamespace(idle_seconds=self.idle, unanswered_seconds=self.unanswered)
         client: Any = SimpleNamespace(request=request)
-        return Probes(**parts, server=ServerProbe(activity, client))
+        server = ServerProbe(client, lambda: 0.0)
+        server._answered, server._worked = -self.unanswered, -self.idle
+        return Probes(**parts, server=server)
 
 
 class Case(NamedTuple):
@@ -125,10 +126,11 @@ def test_a_kind_that_is_new_does_not_make_it_less_ready() -> None:
 
 def test_activity_tells_answers_from_attempts() -> None:
     now = [0.0]
-    activity = Activity(lambda: now[0])
-    now[0] = 20
-    activity.request_ended(0)
-    assert activity.unanswered_seconds == 20
-    activity.request_ended(503)
-    assert activity.unanswered_seconds == 0
-    assert activity.idle_seconds == 20  # it was no pass that asked
+    client: Any = None
+    probe = ServerProbe(client, lambda: now[0])
+    now[0] = SILENT_SECONDS
+    probe.request_ended(0)
+    was_silent = probe.is_silent
+    probe.request_ended(503)
+    assert (was_silent, probe.is_silent) == (True, False)
+    assert probe.idle_seconds == SILENT_SECONDS  # it was no pass that asked

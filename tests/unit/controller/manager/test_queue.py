@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
-from rukpak.controller.manager.queue import STALE_ENTRIES, RetryRate, WorkQueue
+from rukpak.controller.manager.queue import BACKOFF, STALE_ENTRIES, WorkQueue
 from rukpak.controller.playground.processes import wait_for
 from rukpak.controller.retries import Backoff
 from tests.support.clock import Clock
 
-EXACT = RetryRate(backoff=Backoff(first=1, longest=300))
+EXACT = Backoff(first=1, longest=300)
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def drain(queue: WorkQueue) -> list[str]:
     keys = []
     with queue._condition:
         queue._take_due()
-    while len(queue):
+    while queue.stats().depth:
         key = queue.get()
         assert key is not None
         queue.done(key)
@@ -37,7 +37,7 @@ def drain(queue: WorkQueue) -> list[str]:
 def test_keys_come_in_the_order_of_their_adds_each_once(queue: WorkQueue) -> None:
     for key in "abacb":
         queue.add(key)
-    assert len(queue) == 3
+    assert queue.stats().depth == 3
     assert drain(queue) == ["a", "b", "c"]
 
 
@@ -46,7 +46,7 @@ def test_a_key_that_is_added_while_it_is_worked_on_comes_once_more_afterwards(qu
     assert queue.get() == "a"
     queue.add("a")
     queue.add("a")
-    assert len(queue) == 0
+    assert queue.stats().depth == 0
     queue.done("a")
     assert drain(queue) == ["a"]
 
@@ -77,7 +77,7 @@ def test_a_key_that_becomes_due_while_it_is_worked_on_waits_for_its_end(queue: W
     clock.now += 1
     with queue._condition:
         queue._take_due()
-    assert len(queue) == 0
+    assert queue.stats().depth == 0
     queue.done("a")
     assert drain(queue) == ["a"]
 
@@ -153,13 +153,13 @@ def test_what_the_other_side_asked_for_is_obeyed(queue: WorkQueue, clock: Clock)
 
 
 def test_delays_are_spread() -> None:
-    delays = {RetryRate().backoff.choose_delay(3) for _ in range(50)}
+    delays = {BACKOFF.choose_delay(3) for _ in range(50)}
     assert all(3.2 <= delay <= 4.8 for delay in delays)
     assert len(delays) > 40
 
 
 def test_a_thousand_failures_that_never_end_do_not_overflow() -> None:
-    assert EXACT.backoff.choose_delay(100_000) == 300
+    assert EXACT.choose_delay(100_000) == 300
 
 
 def test_a_thousand_keys_that_fail_together_do_not_come_back_together(queue: WorkQueue, clock: Clock) -> None:
@@ -187,7 +187,7 @@ def test_after_closing_nothing_is_handed_out(queue: WorkQueue, clock: Clock) -> 
     queue.retry("e")
     clock.now += 1000
     assert queue.get() is None
-    assert len(queue) == 0
+    assert queue.stats().depth == 0
 
 
 def test_what_is_worked_on_while_it_is_closed_does_not_come_again(queue: WorkQueue) -> None:
@@ -233,8 +233,9 @@ def test_a_worker_that_waits_for_a_late_key_takes_an_earlier_one() -> None:
     assert got == ["early"]
 
 
-def test_no_add_is_lost_and_no_key_is_worked_on_twice_at_a_time() -> None:
-    queue = WorkQueue(RetryRate(backoff=Backoff(first=0.001, longest=300), retries_per_second=1e9))
+def test_no_add_is_lost_and_no_key_is_worked_on_twice_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rukpak.controller.manager.queue.RETRIES_PER_SECOND", 1e9)
+    queue = WorkQueue(Backoff(first=0.001, longest=300))
     wanted: dict[str, int] = {}
     seen: dict[str, int] = {}
     busy: set[str] = set()
@@ -325,7 +326,7 @@ def test_a_tenant_with_much_to_do_leaves_workers_and_turns_to_another(clock: Clo
     queue.done("a0")
     join([waiting])
     assert got == ["a2"]
-    assert len(queue) == 497
+    assert queue.stats().depth == 497
 
 
 def test_a_key_whose_share_changes_frees_the_place_that_it_took(clock: Clock) -> None:

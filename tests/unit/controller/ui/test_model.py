@@ -383,7 +383,7 @@ def test_waves_have_their_objects_and_what_the_present_one_waits_for() -> None:
     wave = {"revision": DIGEST, "number": 1, "since": "2026-01-01T00:00:00Z"}
     waves = {"ConfigMap a": 0, "ConfigMap b": 1, "ConfigMap c": 1, "ConfigMap d": 2}
     found = make_detail(value(deployment(**ready(wave=wave))), shown, [], [], waves).waves
-    assert [(each.number, each.state, each.awaits, each.places) for each in found] == [
+    assert [(each["number"], each["state"], each["awaits"], each["places"]) for each in found] == [
         (0, "", [], [1]),
         (1, "Applying", ["ConfigMap c"], [2, 3]),
         (2, "Waiting", [], [4]),

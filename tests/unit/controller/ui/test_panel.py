@@ -113,6 +113,6 @@ def test_only_what_may_have_pods_has_logs(version: str, kind: str, *, expected: 
     found, problem = try_to_read({**deployment(), "metadata": {"name": "shop", "uid": "u", "generation": 1}})
     assert found, problem
     node = Node(kind=kind, name="web", reason="")
-    assert make_panel(found, Seen(value=value, line=[node]), [], [], b"key").may_have_pods == expected
+    assert make_panel(found, Seen(value=value, line=[node]), [], [], b"key")["may_have_pods"] == expected
     above = Node(kind=kind, name="web", reason="", children=[Node(kind="Pod", name="web-0", reason="")])
-    assert make_panel(found, Seen(value=value, line=[above]), [], [], b"key").may_have_pods
+    assert make_panel(found, Seen(value=value, line=[above]), [], [], b"key")["may_have_pods"]
