@@ -62,6 +62,8 @@ MOST_BYTES = 2 << 20
 ALWAYS_BYTES, BYTES_EACH = 64 << 10, 1 << 10
 """What the compressed targets of a revision may take, the second for each of them: about as much as its record. Those
 of few large objects take more, and are read again as quickly."""
+UNMATCHED = "matches no object of the bundle"
+"""Part of a warning about a selector of the spec."""
 _LEVEL = 1
 """Level of compression: targets of one kind are alike, and a higher level saves little."""
 _Packed = tuple[int, tuple[str, str, str, str], bytes]
@@ -281,7 +283,7 @@ def _describe_unmatched(place: str, selector: Mapping[str, Any], keys: Sequence[
         nearest = next((key for key in of_kind if key.name in names_), of_kind[0])
         fields = {"group": nearest.group, "kind": nearest.kind, "name": nearest.name if name else ""}
         like = f"; the nearest is {{{', '.join(f'{field}: {value}' for field, value in fields.items() if value)}}}"
-    return f"{place}: matches no object of the bundle{like}; correct it, or set optional: true"
+    return f"{place}: {UNMATCHED}{like}; correct it, or set optional: true"
 
 
 def find_missing_labels(

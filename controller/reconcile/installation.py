@@ -29,6 +29,7 @@ from rukpak.controller.apply.ownership import RemovalCause, find_surplus
 from rukpak.controller.apply.plan import Action, ApplyOptions, Outcome, Plan, WaveError, find_started, is_finished
 from rukpak.controller.apply.removal import Removal
 from rukpak.controller.apply.targets import (
+    UNMATCHED,
     Target,
     TargetSet,
     find_differences,
@@ -342,28 +343,15 @@ def _is_over(work: Work, outcomes: list[Outcome], waiting: list[Record], look: L
 
 def _warnings(work: Work, outcomes: Iterable[Outcome]) -> tuple[str, ...] | None:
     revision, options = work.wanted.revision, work.options
-    found = [*(revision.warnings if revision else ()), *work.warnings, *work.unmatched]
-    about = warnings_on_revision(found, options.wanted)
+    about = warnings_on_revision([*(revision.warnings if revision else ()), *work.warnings], options.wanted)
     ours = [*about, *warnings_on_cluster(work.context, options.wanted, options.wanted.kinds)]
     # A revision without objects has nothing to send, and its warning says so; nor have Namespaces that are used.
     is_empty = revision is not None and not revision.objects
     lacking = find_missing_labels(options.wanted, work.context.memory.ledger.used, conceals=options.conceals)
     told = set(work.context.status.warnings)
-    is_new, is_over = not {*lacking, *work.unmatched} <= told, _is_any_over(work, told)
-    return collect_warnings(outcomes, ours, is_due=is_empty or is_new or is_over)
-
-
-def _is_any_over(work: Work, told: set[str]) -> bool:
-    """Return whether status has a warning about a selector that matches something now, and remember those that are not.
-
-    What another process has told can only be over after a change of the spec.
-    """
-    context, memory = work.context, work.context.memory
-    if memory.unmatched is None and context.status.observed_generation != context.metadata.generation:
-        return bool(told)
-    known = told.intersection(memory.unmatched or ())
-    memory.unmatched = frozenset(known.union(work.unmatched))
-    return not known <= set(work.unmatched)
+    unmatched = {each for each in work.warnings if UNMATCHED in each}
+    is_new = not set(lacking) <= told or unmatched != {each for each in told if UNMATCHED in each}
+    return collect_warnings(outcomes, ours, is_due=is_empty or is_new)
 
 
 def _settle(work: Work, kinds: Collection[GroupVersionKind], observed: Mapping[ObjectKey, Record]) -> str:

@@ -251,8 +251,6 @@ class Memory:
     deletion: Teardown = field(default_factory=Teardown)
     torn_down: bool = False
     """None of its objects is left at its deletion."""
-    unmatched: frozenset[str] | None = None
-    """Warnings about selectors of the spec that this process has told, as far as status has them; None: not known."""
     checked_account: Account | None = None
     """The account of the last pass, unless it lacks rights to repair what is installed."""
     preview: Preview | None = None

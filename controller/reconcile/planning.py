@@ -54,8 +54,6 @@ class Work:
     options: ApplyOptions
     warnings: tuple[str, ...]
     """About the revision, for status."""
-    unmatched: tuple[str, ...]
-    """Warnings about selectors of the spec that match none of its objects."""
     plan: Plan
     before: TargetSet | None = None
     """The targets of the revision before, if its objects may still exist."""
@@ -119,8 +117,7 @@ def make_work(context: Context, wanted: Wanted) -> Work | Report:
         revision=revision,
         before=before,
         options=options,
-        warnings=describe_dropped_replicas(losses.replicas),
-        unmatched=find_unmatched(_selectors(context), targets),
+        warnings=(*describe_dropped_replicas(losses.replicas), *find_unmatched(_selectors(context), targets)),
         plan=Plan(),
         account=account,
         is_new_account=is_new,
