@@ -384,7 +384,7 @@ def _describe_rotated(
     client: Client, options: argparse.Namespace, deployment: BundleDeployment, digest: str
 ) -> Iterator[str]:
     """Yield warnings about what differs now from what a revision has looked up, whose values it brings back."""
-    from rukpak.controller.revisions.lookups import look_up  # noqa: PLC0415 - slow to import, and only needed here
+    from rukpak.controller.revisions.references import look_up  # noqa: PLC0415 - slow to import, and only needed here
 
     kept = attempt(lambda: open_store(client, options.namespace).read(options.name, digest), HTTPStatus.FORBIDDEN)
     if kept is None:
@@ -397,7 +397,7 @@ def _describe_rotated(
     is_read = any(each[:2] == ("v1", "Secret") for each in kept.terms.looked_up)
     for lookup in {**asked, **dict.fromkeys(own if is_read else ())}:
         try:
-            found = look_up(client, discovery.resource, lookup, None, whom="you").manifest
+            found = look_up(client, discovery.resource, None, lookup).manifest
         except BundleError as error:
             yield f"warning: not compared with revision {short(digest)}: {error.message}"
             continue

@@ -332,10 +332,10 @@ def _kept(options: argparse.Namespace, status: Status, served: Capabilities | Di
 
 
 def _look_up_as_user(options: argparse.Namespace, served: Discovery) -> Callable[[Lookup], Found]:
-    from rukpak.controller.revisions.lookups import look_up  # noqa: PLC0415 - needs the cluster
+    from rukpak.controller.revisions.references import look_up  # noqa: PLC0415 - needs the cluster
 
     client = connect(options)
-    return lambda lookup: look_up(client, served.resource, lookup, None, whom="you")
+    return lambda lookup: look_up(client, served.resource, None, lookup)
 
 
 def _with_config(

@@ -45,11 +45,10 @@ from rukpak.controller.processes.programs import Mechanisms
 from rukpak.controller.processes.supervision import Kind, Supervisor
 from rukpak.controller.reconcile.context import ObjectServices, Services, SourceServices
 from rukpak.controller.reconcile.reconciler import Reconciler
-from rukpak.controller.revisions import lookups
 from rukpak.controller.revisions.accounts import Accounts
 from rukpak.controller.revisions.background import BackgroundWork, Quarantine
 from rukpak.controller.revisions.polling import Poller
-from rukpak.controller.revisions.references import ConfigObjects, DependencyReader
+from rukpak.controller.revisions.references import ConfigObjects, DependencyReader, look_up
 from rukpak.controller.revisions.source_access import SecretReader, SourceAccess
 from rukpak.controller.revisions.store import LargeRevisions, RevisionSecrets, RevisionStore, Sweeper, remove_orphans
 from rukpak.controller.settings import Settings, parse_address
@@ -233,7 +232,7 @@ def _make_services(
             access=access,
             configs=ConfigObjects(client, follower),
             poller=Poller(builder, background, access),
-            look_up=partial(lookups.reader, client, discovery.resource) if settings.lookup == "allow" else None,
+            look_up=partial(look_up, client, discovery.resource) if settings.lookup == "allow" else None,
         ),
         objects=ObjectServices(
             applier=applier,

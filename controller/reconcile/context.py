@@ -54,8 +54,8 @@ class SourceServices:
     access: SourceAccess
     configs: ConfigObjects
     poller: Poller
-    look_up: Callable[[BundleDeployment], Callable[[Lookup], Found]] | None = None
-    """Returns what reads the lookups of a BundleDeployment; None: nothing is looked up."""
+    look_up: Callable[[BundleDeployment, Lookup], Found] | None = None
+    """Reads what the bundle of a BundleDeployment looks up; None: nothing is looked up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import Event
 from typing import TypeVar
 
@@ -25,7 +26,6 @@ from rukpak.controller.building.request import (
     Pins,
     Request,
     Resolved,
-    Sources,
     check,
     find_unchecked,
     inputs_digest,
@@ -33,7 +33,7 @@ from rukpak.controller.building.request import (
     recall_pins,
     record_pins,
 )
-from rukpak.controller.building.revision import PackedRevision, Revision, Terms, has_objects
+from rukpak.controller.building.revision import PackedRevision, Revision, has_objects
 from rukpak.controller.formats.applicable import Kind
 from rukpak.controller.observe.health import expressions
 from rukpak.controller.reconcile import stored
@@ -72,14 +72,12 @@ class Wanted:
     failure: BundleError | None = None
     pending: str = ""
     """Digest of the wanted one while its hooks must run first."""
-    paused: bool = False
-    """Nothing may be applied: the revision on the cluster is only compared."""
     held: Held | None = None
     """The one that the spec asks for, if it may not be applied; `revision` is then the one that is kept instead."""
     fetching: str = ""
     """What is being done to make the wanted one available."""
-    sources: Sources | None = None
-    """None: unchanged."""
+    sources: tuple[SourcePin, ...] | None = None
+    """The pins of its sources; None: unchanged."""
 
     def report(self, context: Context) -> Report:
         """Return what is known before anything is compared; the rest is copied from status."""
@@ -89,41 +87,33 @@ class Wanted:
             wanted=self.revision.digest if self.current and self.revision else pending,
             failure=self.failure,
             held=self.held,
-            sources=self.sources.pins if self.sources else None,
-            handled_reconcile_at=self.sources.requested_at if self.sources else None,
+            sources=self.sources,
+            handled_reconcile_at=None if self.sources is None else context.requested_at,
             fetching=self.fetching,
         )
 
 
-def choose(deployment: BundleDeployment, sources: Sources | None) -> str:
+def choose(deployment: BundleDeployment, sources: tuple[SourcePin, ...] | None) -> str:
     """Return the digest of the kept revision that is wanted; empty: the one that the sources lead to. Pure.
 
     What a user pins comes first, then the rollback of an upgrade that has failed.
 
     Args:
         deployment: with its status.
-        sources: None while they are being resolved.
+        sources: pins of its sources; None while they are being resolved.
     """
     if deployment.spec.pinned_revision:
         return deployment.spec.pinned_revision
-    rollback = find_rollback(deployment, sources.pins) if sources else None
+    rollback = None if sources is None else find_rollback(deployment, sources)
     return rollback.to_revision if rollback else ""
 
 
-def _is_renewed(context: Context, last: Revision | None, sources: Sources | None) -> bool:
+def _is_renewed(context: Context, last: Revision | None, sources: tuple[SourcePin, ...] | None) -> bool:
     status = context.status
     if not context.is_installed or last is None or not last.digest == status.revision == status.installed_revision:
         return False
     known = {(pin.spec_digest, pin.digest) for pin in status.installed_sources}
-    return sources is None or {(pin.spec_digest, pin.digest) for pin in sources.pins} == known
-
-
-class _UnresolvedError(BundleError):
-    """Not all sources could be resolved; `found` are the pins of the others."""
-
-    def __init__(self, cause: BundleError, found: tuple[SourcePin, ...]) -> None:
-        super().__init__(cause.reason, cause.message, retry_after=cause.retry_after)
-        self.place, self.found = cause.place, found
+    return sources is None or {(pin.spec_digest, pin.digest) for pin in sources} == known
 
 
 def find_wanted(context: Context, refusal: BundleError | None = None) -> Wanted:
@@ -141,21 +131,19 @@ def find_wanted(context: Context, refusal: BundleError | None = None) -> Wanted:
 
 
 def _find_wanted(context: Context) -> Wanted:
-    sources: Sources | None = None
+    sources: tuple[SourcePin, ...] | None = None
     try:
         _check(context)
-        sources = _sources(context)
+        sources, failure = _sources(context)
+        if failure:
+            return _keep_last(context, failure, sources)
         if digest := choose(context.deployment, sources):
             return _recall_revision(context, digest, sources)
-        if sources:
-            _refuse_downgrade(context, sources)
-        revision = _revision(context, sources) if sources else None
-    except _UnresolvedError as error:
-        return _keep_last(context, error, Sources(pins=error.found, requested_at=context.requested_at))
+        revision = None if sources is None else _revision(context, sources)
     except BundleError as error:
         return _keep_last(context, error, sources)
     if revision is None:
-        work = _describe_work(context, BUILD if sources else RESOLVE)
+        work = _describe_work(context, RESOLVE if sources is None else BUILD)
         last = stored.last_good(context)
         return Wanted(revision=last, current=_is_renewed(context, last, sources), fetching=work, sources=sources)
     context.memory.sources.progress = SourceProgress()
@@ -163,7 +151,7 @@ def _find_wanted(context: Context) -> Wanted:
     return Wanted(revision=revision, current=True, sources=sources)
 
 
-def _recall_revision(context: Context, digest: str, sources: Sources | None) -> Wanted:
+def _recall_revision(context: Context, digest: str, sources: tuple[SourcePin, ...] | None) -> Wanted:
     """Return a revision that is kept, without asking sources or rendering.
 
     Raises: BundleError (RevisionNotKept, VerificationFailed), CrowdedError, ApiError.
@@ -182,7 +170,7 @@ def _recall_revision(context: Context, digest: str, sources: Sources | None) -> 
     return Wanted(revision=revision, recalled=True, current=True, sources=sources)
 
 
-def _keep_last(context: Context, failure: BundleError, sources: Sources | None = None) -> Wanted:
+def _keep_last(context: Context, failure: BundleError, sources: tuple[SourcePin, ...] | None = None) -> Wanted:
     return Wanted(revision=stored.last_good(context), failure=failure, sources=sources)
 
 
@@ -255,21 +243,15 @@ def _may_poll(context: Context) -> bool:
     return True
 
 
-def _sources(context: Context) -> Sources | None:
-    spec, status, requested = context.spec, context.status, context.requested_at
-    if spec.pinned_revision:  # no source is asked
-        return Sources(pins=status.sources, requested_at=requested)
-    renew = requested != status.last_handled_reconcile_at
-    known = match_pins(spec, () if renew else status.sources)
-    if None not in known:
-        return Sources(pins=tuple(pin for pin in known if pin), requested_at=requested)
-    remembered = context.memory.sources.resolved
-    before = remembered[1] if remembered and remembered[0] == context.spec_version else None
-    if not status.sources and (recalled := _recall(context)):
-        # A new revision may be stored before status has its pins; only those in memory have the validators.
-        return before if before and record_pins(before.pins) == record_pins(recalled.pins) else recalled
-    if before:
-        return before
+def _sources(context: Context) -> tuple[tuple[SourcePin, ...] | None, BundleError | None]:
+    """Return the pins of the sources, and why not all of them have one; no pins while none is known."""
+    status = context.status
+    if context.spec.pinned_revision:  # no source is asked
+        return status.sources, None
+    renew = context.requested_at != status.last_handled_reconcile_at
+    known = match_pins(context.spec, () if renew else status.sources)
+    if (found := _known_sources(context, known)) is not None:
+        return found, None
     resolved = _take(
         context,
         resolve_ticket(context),
@@ -277,29 +259,39 @@ def _sources(context: Context) -> Sources | None:
         lambda cancelled, build_context: _resolve(context, known, cancelled, build_context),
     )
     if resolved is None:
-        return None
+        return None, None
     if resolved.failure:
         failure = _note_failure(context, resolve_ticket(context), resolved.failure)
-        raise failure if renew else _UnresolvedError(failure, resolved.found)
+        return None if renew else resolved.found, failure
     _note_success(context)
-    sources = Sources(pins=resolved.found, requested_at=requested)
-    context.memory.sources.resolved = (context.spec_version, sources)
-    return sources
+    context.memory.sources.resolved = (context.spec_version, resolved.found)
+    return resolved.found, None
 
 
-def _recall(context: Context) -> Sources | None:
+def _known_sources(context: Context, known: Pins) -> tuple[SourcePin, ...] | None:
+    if None not in known:
+        return Resolved(pins=known).found
+    remembered = context.memory.sources.resolved
+    before = remembered[1] if remembered and remembered[0] == context.spec_version else None
+    if not context.status.sources and (recalled := _recall(context)):
+        # A new revision may be stored before status has its pins; only those in memory have the validators.
+        return before if before and record_pins(before) == record_pins(recalled) else recalled
+    return before
+
+
+def _recall(context: Context) -> tuple[SourcePin, ...] | None:
     # A wiped status must not change them (rule 1).
     for digest in stored.named(context):
         found = stored.read(context, digest)
         known = match_pins(context.spec, recall_pins(found.terms.pins)) if found else (None,)
-        pins = tuple(pin for pin in known if pin)
-        sources = Sources(pins=pins, requested_at=context.requested_at)
-        if found and None not in known and inputs_digest(_request_with_config(context, sources)) == found.terms.inputs:
-            return sources
+        pins = Resolved(pins=known).found
+        if found and None not in known and inputs_digest(_request_with_config(context, pins)) == found.terms.inputs:
+            return pins
     return None
 
 
-def _revision(context: Context, sources: Sources) -> Revision | None:
+def _revision(context: Context, sources: tuple[SourcePin, ...]) -> Revision | None:
+    _refuse_downgrade(context, sources)
     request = _request_with_config(context, sources)
     inputs = inputs_digest(request)
     # Until its kinds are known a revision is named only in memory, not in status.
@@ -325,11 +317,11 @@ def _keep(context: Context, request: Request, made: Revision | PackedRevision) -
     return stored.learn(context, made)
 
 
-def _refuse_downgrade(context: Context, sources: Sources) -> None:
-    if context.spec.allow_downgrade or not any(pin.version for pin in sources.pins):
+def _refuse_downgrade(context: Context, sources: tuple[SourcePin, ...]) -> None:
+    if context.spec.allow_downgrade or not any(pin.version for pin in sources):
         return
     if installed := stored.read(context, context.status.installed_revision):
-        refuse_downgrade(sources.pins, recall_pins(installed.terms.pins))
+        refuse_downgrade(sources, recall_pins(installed.terms.pins))
 
 
 def _refuse_emptiness(context: Context, made: Revision | PackedRevision) -> None:
@@ -356,14 +348,14 @@ def build_ticket(request: Request) -> str:
     return f"build {inputs_digest(request)}"
 
 
-def make_request(context: Context, sources: Sources) -> Request:
+def make_request(context: Context, sources: tuple[SourcePin, ...]) -> Request:
     """Return the request to build the revision of a BundleDeployment from its sources."""
     return Request(
         name=context.name,
         spec=context.spec,
-        pins=sources.pins,
+        pins=sources,
         install_namespace=context.spec.install_namespace or context.status.install_namespace,
-        requested_at=sources.requested_at,
+        requested_at=context.requested_at,
     )
 
 
@@ -381,15 +373,12 @@ def _build_in_background(
     """
     # What was started last counts if nothing was ever installed completely.
     last = sorted(kept, key=lambda each: each.digest != context.status.installed_revision)
-    known = last[0].terms if last else None
     given = dict(_find_given(context))
     return _take(
         context,
         build_ticket(request),
         BUILD,
-        lambda cancelled, build_context: _build(
-            context, request, last, cancelled, build_context, known=known, given=given
-        ),
+        lambda cancelled, build_context: _build(context, request, last, cancelled, build_context, given=given),
     )
 
 
@@ -405,7 +394,7 @@ def _find_given(context: Context) -> Iterator[tuple[str, PackedRevision]]:
             yield reference.name, found
 
 
-def _request_with_config(context: Context, sources: Sources) -> Request:
+def _request_with_config(context: Context, sources: tuple[SourcePin, ...]) -> Request:
     """Return the request to build the revision of a BundleDeployment from its sources, with its config.
 
     Raises: BundleError if its config is not available; ApiError.
@@ -420,7 +409,7 @@ def _request_with_config(context: Context, sources: Sources) -> Request:
     if held := memory.retries.holding(CONFIG, version):
         raise held
     try:
-        found = context.services.sources.configs.read(context.deployment, version, memory.sources.config, context.share)
+        found = context.services.sources.configs.read(context.deployment, version, memory.sources.config)
     except BundleError as error:
         memory.sources.config = None
         memory.retries.failed(CONFIG, version, error)
@@ -466,14 +455,13 @@ def _cancel(context: Context) -> None:
 
 def _resolve(context: Context, known: Pins, cancelled: Event, build_context: BuildContext) -> Resolved:
     status = context.status
-    renews = context.requested_at != status.last_handled_reconcile_at
-    if not renews:
+    if context.requested_at == status.last_handled_reconcile_at:
         build_context = replace(build_context, unchecked=find_unchecked(context.spec, status.sources))
     resolved = context.services.sources.builder.resolve(context.spec, known, cancelled, build_context)
     is_first = not (status.revision or status.installed_revision)
     needs_more = needs_objects(context.spec) or context.spec.take_over  # which only a pass reads
     if is_first and not (resolved.failure or needs_more or cancelled.is_set()):
-        request = make_request(context, Sources(pins=resolved.found, requested_at=context.requested_at))
+        request = make_request(context, resolved.found)
         context.services.sources.background.begin(
             context.name,
             build_ticket(request),
@@ -490,9 +478,9 @@ def _build(
     cancelled: Event,
     build_context: BuildContext,
     *,
-    known: Terms | None = None,
     given: Mapping[str, PackedRevision] | None = None,
 ) -> Revision | PackedRevision:
+    known = kept[0].terms if kept else None
     discovery, recorded = context.services.discovery, known.custom if known else ()
 
     def _ask(kinds: Collection[Kind]) -> Mapping[Kind, CustomKind]:
@@ -502,7 +490,7 @@ def _build(
     # What the last revision needed, the next one will most likely need: then it is rendered only once.
     capabilities = replace(capabilities, custom=_ask([(group, version, kind) for group, version, kind, _ in recorded]))
     look_up = context.services.sources.look_up
-    build_context = replace(build_context, custom_kinds=_ask, look_up=look_up and look_up(context.deployment))
+    build_context = replace(build_context, custom_kinds=_ask, look_up=look_up and partial(look_up, context.deployment))
     try:
         made = context.services.sources.builder.build(
             request, capabilities, cancelled, build_context, kept=kept, given=given

@@ -46,7 +46,6 @@ def admit(context: Context, wanted: Wanted) -> Wanted:
 
     Raises: CrowdedError, ApiError.
     """
-    wanted = replace(wanted, paused=context.spec.paused)
     context.memory.hooks.next_change = None
     try:
         for gate in GATES:
@@ -88,13 +87,13 @@ def _await_dependencies(context: Context, wanted: Wanted, revision: Revision) ->
     if error is None:
         return replace(wanted, revision=_let_pass(context, revision))
     revision = _hold(context, revision)
-    if wanted.paused:
+    if context.spec.paused:
         return replace(wanted, revision=revision)
     return replace(wanted, revision=target, current=False, failure=error, pending=revision.digest)
 
 
 def _await_hooks(context: Context, wanted: Wanted, revision: Revision) -> Wanted:
-    error = None if wanted.paused else hook_phases.before_upgrade(context, wanted, revision)
+    error = None if context.spec.paused else hook_phases.before_upgrade(context, wanted, revision)
     if error is None:
         return wanted
     return replace(wanted, revision=stored.last_good(context), current=False, failure=error, pending=revision.digest)
@@ -162,7 +161,7 @@ def _propose(proposal: _Proposal) -> Held:
         changes=preview.differences.counts,
         permissions=_find_permissions(context, proposal.revision, proposal.target),
         problems=tuple(texts),
-        sources=sources.pins if sources else context.status.sources,
+        sources=context.status.sources if sources is None else sources,
     )
     error = BundleError(Reason.AWAITING_APPROVAL, _describe(proposal, pending))
     return Held(revision=digest, error=error, pending=pending, problems=preview.problems)
@@ -284,7 +283,7 @@ def find_dependency_hindrance(context: Context) -> BundleError | None:
     Raises: ApiError.
     """
     known = _collect(context)
-    read: dict[ObjectReference, str] = {}
+    read: dict[ObjectReference, str | None] = {}
     try:
         error = _cyclic(context, known) or _unready(context, known, read.__setitem__)
     except BundleError as refusal:

@@ -94,10 +94,10 @@ def make_work(context: Context, wanted: Wanted) -> Work | Report:
     Raises: CrowdedError, ApiError.
     """
     # While paused the revision that was applied last is compared, since nothing newer is.
-    revision = stored.last_good(context) if wanted.paused else wanted.revision
+    revision = stored.last_good(context) if context.spec.paused else wanted.revision
     if revision is None:
         return replace(wanted.report(context), is_lost=bool(context.status.installed_revision))
-    held = context.status.skipped_kinds if wanted.paused else ()
+    held = context.status.skipped_kinds if context.spec.paused else ()
     targets, before = _targets(context, revision, held), _targets_before(context, revision, held)
     earlier = _earlier_targets(context, targets, before) if before else ()
     losses = find_losses(before, targets) if before else NO_LOSSES
@@ -130,7 +130,7 @@ def make_work(context: Context, wanted: Wanted) -> Work | Report:
     if unknown := context.services.watches.objects.require(context.name, kinds):
         return replace(wanted.report(context), unknown=tuple(unknown))
     work = replace(work, plan=make_plan(options, earlier, observe_with_takers(context)))
-    if wanted.paused or not context.services.accounts.policy.allows(revision.terms):
+    if context.spec.paused or not context.services.accounts.policy.allows(revision.terms):
         return replace(work, only_compare=True)
     return _with_hindrance(work, revision.terms) if work.plan.writes or is_new else work
 

@@ -1,4 +1,4 @@
-"""Reads the objects that a spec names beside its sources, as the account of the BundleDeployment, and follows them.
+"""Reads objects beside the sources as the account of the BundleDeployment: those that a spec names, and lookups.
 
 `spec.configFrom` names ConfigMaps and Secrets, processors name Secrets, and `spec.dependsOn` names objects of any kind.
 They are read as that account because who writes a spec may not learn more of the cluster through it than the account
@@ -11,6 +11,9 @@ About an object of `spec.dependsOn`, a message has the reason of its health, and
 of the object. While one of them is not ready, they are followed by name (observe/following.py); nothing polls them.
 Passes wait for their expressions, and so do those of others. So once one object is waited for, and expressions have
 taken as long as those of one object may, the others are not evaluated: they would not end the wait.
+
+What a bundle looks up while it is rendered is read by GETs of one object, or of one page of a list, and not followed:
+what a hostile chart gets at is what its account may read.
 """
 
 from __future__ import annotations
@@ -18,15 +21,18 @@ from __future__ import annotations
 import base64
 import binascii
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any
 
 from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Lookup
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.types import BundleDeployment, ConfigReference
 from rukpak.controller import untrusted
+from rukpak.controller.apply.rights import RbacRight, describe_roles
+from rukpak.controller.building.answers import LOOKUP_BYTES
 from rukpak.controller.building.config_values import (
     Confidential,
     SecretValues,
@@ -34,8 +40,11 @@ from rukpak.controller.building.config_values import (
     find_secrets,
     merge_config,
 )
-from rukpak.controller.kube.client import ApiError, Client, User
+from rukpak.controller.building.request import Found
+from rukpak.controller.formats.helm.lookups import REMEDY, describe
+from rukpak.controller.kube.client import PAGE_ITEMS, TOO_LARGE, ApiError, Client, User
 from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.kube.errors import attempt
 from rukpak.controller.kube.resources import CONFIG_MAPS, SECRETS, GroupVersionKind, Resource
 from rukpak.controller.observe.deployments import MISSING
 from rukpak.controller.observe.following import ObjectFollower, ObjectReference, Topic
@@ -43,6 +52,7 @@ from rukpak.controller.observe.health import expressions
 from rukpak.controller.observe.health.verdict import State
 from rukpak.controller.observe.watches import Watches
 from rukpak.controller.revisions.accounts import Account, Seen, account_in, check_before_reading
+from rukpak.controller.sharing import share_of
 
 _RESOURCES = {"ConfigMap": CONFIG_MAPS, "Secret": SECRETS}
 
@@ -75,20 +85,24 @@ class ConfigObjects:
     def __init__(self, client: Client, follower: ObjectFollower) -> None:
         self._client, self._follower = client, follower
 
-    def read(self, deployment: BundleDeployment, version: str, known: KnownConfig | None, share: str) -> KnownConfig:
+    def read(self, deployment: BundleDeployment, version: str, known: KnownConfig | None) -> KnownConfig:
         """Return the merged config.
 
         Args:
             deployment: completed with its default account.
             version: of its spec and of the objects, as far as changes are known.
             known: what was read before.
-            share: that pays for following the objects.
 
         Raises: BundleError if there is none; ApiError if the API server does not answer, which ends the pass.
         """
         if known and known.version == version and known.config is not None:
             return known
-        versions: dict[ObjectReference, str] = {}
+        versions: dict[ObjectReference, str | None] = {}
+
+        def _follow() -> None:
+            name, share = deployment.metadata.name, share_of(deployment)
+            self._follower.follow(name, Topic.CONFIG, versions, share=share)
+
         try:
             found = read_values(self._client, deployment, account_in(deployment.spec), versions.__setitem__)
             made = KnownConfig(
@@ -98,9 +112,9 @@ class ConfigObjects:
                 secrets=found.secrets,
             )
         except BundleError:
-            self._follower.follow(deployment.metadata.name, Topic.CONFIG, versions, share=share)
+            _follow()
             raise
-        self._follower.follow(deployment.metadata.name, Topic.CONFIG, versions, share=share)
+        _follow()
         return made
 
     def release(self, name: str) -> None:
@@ -133,7 +147,7 @@ def read_values(client: Client, deployment: BundleDeployment, account: Account |
     if needed and not namespace:
         problem = "required, since a processor needs Secrets of that namespace; set it"
         raise BundleError(Reason.INVALID_CONFIG, f"spec.installNamespace: {problem}")
-    if account and (references or needed):
+    if references or needed:
         check_before_reading(client, deployment, account, seen)
     manifests: dict[ObjectReference, Mapping[str, Any] | None] = {}
 
@@ -241,7 +255,7 @@ class DependencyReader:
         """
         required = [(index, each) for index, each in enumerate(deployment.spec.depends_on) if each.kind]
         account = account_in(deployment.spec)
-        if account and required:
+        if required:
             check_before_reading(self._client, deployment, account, seen)
         waiting: list[str] = []
         seconds = 0.0
@@ -294,3 +308,77 @@ class DependencyReader:
         if answer is True:
             return ""
         return f"{ready} is not known yet: {answer}" if answer else f"{ready} is not true"
+
+
+def look_up(
+    client: Client,
+    find_resource: Callable[[GroupVersionKind], Resource | None],
+    deployment: BundleDeployment | None,
+    lookup: Lookup,
+) -> Found:
+    """Return an object that a bundle looks up while it is rendered, or a list of them.
+
+    Args:
+        client: of the controller, or of the user of a command.
+        find_resource: returns what serves a kind.
+        deployment: completed with its default account, to read as that account; None: to read as the user of a command.
+        lookup: what to read.
+
+    Raises: BundleError (Forbidden with the rule to grant, KindNotServed, RenderLimitExceeded, APIUnavailable, and those
+        of an account that must not be used).
+    """
+    account = account_in(deployment.spec) if deployment else None
+    what, resource = f"lookup of {describe(lookup)}", None
+    try:
+        if deployment:
+            check_before_reading(client, deployment, account, lambda _object, _version: None)
+        resource = find_resource(GroupVersionKind.parse(f"{lookup.api_version}/{lookup.kind}"))
+        if resource is None:
+            problem = f"{what}: the cluster does not serve this kind"
+            remedy = "install its CustomResourceDefinition first, or let the chart ask .Capabilities.APIVersions before"
+            raise BundleError(Reason.KIND_NOT_SERVED, f"{problem}; {remedy}")
+        return _answer(client.acting_as(account.user if account else None), resource, lookup)
+    except ValueError:
+        raise BundleError(Reason.RENDER_FAILED, f"{what}: this is no kind; correct the template") from None
+    except ApiError as error:
+        whom = f'"{account.user.name}"' if account else "the controller" if deployment else "you"
+        raise _refuse_lookup(error, lookup, resource, whom) from None
+
+
+def _answer(client: Client, resource: Resource, lookup: Lookup) -> Found:
+    if resource.namespaced and lookup.name and not lookup.namespace:
+        return Found()  # as the API server says of such a path
+    path = resource.path(lookup.namespace, lookup.name)
+    paging = () if lookup.name else (("limit", PAGE_ITEMS),)
+    reply = attempt(
+        lambda: client.request("GET", path, query=[*paging], max_bytes=2 * LOOKUP_BYTES), HTTPStatus.NOT_FOUND
+    )
+    if reply is None:
+        return Found()
+    found = reply.value
+    metadata = found.get("metadata") or {}
+    if metadata.get("continue"):
+        problem = f"lookup of {describe(lookup)}: there are more than {PAGE_ITEMS}"
+        raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; {REMEDY}")
+    return Found(manifest=found, version=str(metadata.get("resourceVersion") or ""))
+
+
+def _refuse_lookup(error: ApiError, lookup: Lookup, resource: Resource | None, whom: str) -> BundleError:
+    what = f"lookup of {describe(lookup)}"
+    if resource and error.status == HTTPStatus.FORBIDDEN:
+        roles = describe_roles([_right_to(lookup, resource)])
+        return BundleError(Reason.FORBIDDEN, f"{what} is not permitted to {whom}; grant {roles}")
+    if error.reason == TOO_LARGE:
+        return BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{what}: it is too large; {REMEDY}")
+    problem = f"the API server answered with status {error.status}" if error.status else "the API server did not answer"
+    return BundleError(Reason.API_UNAVAILABLE, f"{what}: {problem}; will be retried", retry_after=error.retry_after)
+
+
+def _right_to(lookup: Lookup, resource: Resource) -> RbacRight:
+    return RbacRight(
+        namespace=lookup.namespace if resource.namespaced else "",
+        groups=(resource.group,),
+        resources=(resource.plural,),
+        resource_names=(lookup.name,) if lookup.name else (),
+        verbs=("get",) if lookup.name else ("list",),
+    )
