@@ -47,8 +47,6 @@ from rukpak.controller.building.builder import Builder
 from rukpak.controller.building.config_values import (
     Confidential,
     SecretValues,
-    confidential_of,
-    merge_config,
     needs_objects,
 )
 from rukpak.controller.building.entry_points import processor_of
@@ -348,11 +346,10 @@ def _with_config(
     spec = deployment.spec
     if not needs_objects(spec):
         return spec, None, {}
-    from rukpak.controller.revisions.references import read_values  # noqa: PLC0415 - needs the cluster
+    from rukpak.controller.revisions.references import read_config  # noqa: PLC0415 - needs the cluster
 
-    found = read_values(connect(options), deployment, None, lambda _object, _version: None)
-    spec = spec.model_copy(update={"config": merge_config(spec, found.texts)})
-    return spec, confidential_of(deployment, found.texts, found.secrets), found.secrets
+    found = read_config(connect(options), deployment, None, lambda _object, _version: None)
+    return spec.model_copy(update={"config": found.config}), found.confidential, found.secrets
 
 
 def make_context(options: argparse.Namespace, draft: Draft, deployment: BundleDeployment) -> BuildContext:

@@ -48,7 +48,7 @@ from rukpak.controller.reconcile.reconciler import Reconciler
 from rukpak.controller.revisions.accounts import Accounts
 from rukpak.controller.revisions.background import BackgroundWork, Quarantine
 from rukpak.controller.revisions.polling import Poller
-from rukpak.controller.revisions.references import ConfigObjects, DependencyReader, look_up
+from rukpak.controller.revisions.references import DependencyReader, look_up, read_config
 from rukpak.controller.revisions.source_access import SecretReader, SourceAccess
 from rukpak.controller.revisions.store import LargeRevisions, RevisionSecrets, RevisionStore, Sweeper, remove_orphans
 from rukpak.controller.settings import Settings, parse_address
@@ -230,7 +230,7 @@ def _make_services(
             builder=builder,
             background=background,
             access=access,
-            configs=ConfigObjects(client, follower),
+            read_config=partial(read_config, client),
             poller=Poller(builder, background, access),
             look_up=partial(look_up, client, discovery.resource) if settings.lookup == "allow" else None,
         ),

@@ -31,10 +31,10 @@ from rukpak.controller.observe.following import ObjectFollower
 from rukpak.controller.observe.records import Record
 from rukpak.controller.observe.watches import Watches
 from rukpak.controller.reconcile.memory import InstalledTargetsCache, Memory
-from rukpak.controller.revisions.accounts import Account, Accounts, account_in
+from rukpak.controller.revisions.accounts import Account, Accounts, Seen, account_in
 from rukpak.controller.revisions.background import BackgroundWork
 from rukpak.controller.revisions.polling import Poller
-from rukpak.controller.revisions.references import ConfigObjects, DependencyReader
+from rukpak.controller.revisions.references import DependencyReader, KnownConfig
 from rukpak.controller.revisions.source_access import SourceAccess
 from rukpak.controller.revisions.store import LargeRevisions, RevisionStore
 from rukpak.controller.sharing import share_of
@@ -52,7 +52,8 @@ class SourceServices:
     builder: Builder
     background: BackgroundWork
     access: SourceAccess
-    configs: ConfigObjects
+    read_config: Callable[[BundleDeployment, Account | None, Seen], KnownConfig]
+    """See `references.read_config`."""
     poller: Poller
     look_up: Callable[[BundleDeployment, Lookup], Found] | None = None
     """Reads what the bundle of a BundleDeployment looks up; None: nothing is looked up."""
@@ -150,8 +151,9 @@ class Context:
 
     @property
     def requested_at(self) -> str:
-        """The annotation that requests re-resolved sources; see `requested_at`."""
-        return requested_at(self.deployment)
+        """The annotation that requests re-resolved sources; removing it requests nothing."""
+        handled = self.status.last_handled_reconcile_at
+        return self.metadata.annotations.get(names.RECONCILE_REQUESTED_AT) or handled
 
     @property
     def is_config_known(self) -> bool:
@@ -251,9 +253,3 @@ class Context:
             and seen.metadata.deletion_timestamp is None
             and shard_of(seen.metadata.labels) == shard_of(self.metadata.labels)
         )
-
-
-def requested_at(deployment: BundleDeployment) -> str:
-    """Return the annotation that requests re-resolved sources; removing it requests nothing."""
-    handled = deployment.status.last_handled_reconcile_at
-    return deployment.metadata.annotations.get(names.RECONCILE_REQUESTED_AT) or handled

@@ -35,6 +35,7 @@ from rukpak.controller.building.request import (
 )
 from rukpak.controller.building.revision import PackedRevision, Revision, has_objects
 from rukpak.controller.formats.applicable import Kind
+from rukpak.controller.observe.following import ObjectReference, Topic
 from rukpak.controller.observe.health import expressions
 from rukpak.controller.reconcile import stored
 from rukpak.controller.reconcile.context import Context
@@ -42,6 +43,7 @@ from rukpak.controller.reconcile.memory import PREPARATION
 from rukpak.controller.revisions.approval import refuse_downgrade
 from rukpak.controller.revisions.background import Place
 from rukpak.controller.revisions.polling import is_polled
+from rukpak.controller.revisions.references import KnownConfig
 from rukpak.controller.revisions.source_access import SourceProgress, watch_secrets
 from rukpak.controller.status.history import find_rollback
 from rukpak.controller.status.report import Held, Report, list_some, short
@@ -403,21 +405,35 @@ def _request_with_config(context: Context, sources: tuple[SourcePin, ...]) -> Re
     if not needs_objects(context.spec):
         memory.sources.config = None
         memory.retries.succeeded(CONFIG)
-        context.services.sources.configs.release(context.name)
+        follow_config(context, {})
         return request
     version = context.config_version  # first: what changes while this reads it is read again
     if held := memory.retries.holding(CONFIG, version):
         raise held
-    try:
-        found = context.services.sources.configs.read(context.deployment, version, memory.sources.config)
-    except BundleError as error:
-        memory.sources.config = None
-        memory.retries.failed(CONFIG, version, error)
-        raise
+    found = memory.sources.config
+    if found is None or found.version != version or found.config is None:
+        found = memory.sources.config = _read_config(context, version)
     memory.retries.succeeded(CONFIG)
-    memory.sources.config = found
     spec = context.spec.model_copy(update={"config": found.config})
     return replace(request, spec=spec, confidential=found.confidential, secrets=found.secrets)
+
+
+def _read_config(context: Context, version: str) -> KnownConfig:
+    versions: dict[ObjectReference, str | None] = {}
+    try:
+        found = context.services.sources.read_config(context.deployment, context.account, versions.__setitem__)
+    except BundleError as error:
+        follow_config(context, versions)
+        context.memory.sources.config = None
+        context.memory.retries.failed(CONFIG, version, error)
+        raise
+    follow_config(context, versions)
+    return replace(found, version=version)
+
+
+def follow_config(context: Context, versions: Mapping[ObjectReference, str | None]) -> None:
+    """Follow these ConfigMaps and Secrets, from which the config was read, and no others."""
+    context.services.follower.follow(context.name, Topic.CONFIG, versions, share=context.share)
 
 
 def _describe_work(context: Context, purpose: str) -> str:

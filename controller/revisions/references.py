@@ -21,7 +21,7 @@ from __future__ import annotations
 import base64
 import binascii
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any
@@ -47,12 +47,11 @@ from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import attempt
 from rukpak.controller.kube.resources import CONFIG_MAPS, SECRETS, GroupVersionKind, Resource
 from rukpak.controller.observe.deployments import MISSING
-from rukpak.controller.observe.following import ObjectFollower, ObjectReference, Topic
+from rukpak.controller.observe.following import ObjectReference
 from rukpak.controller.observe.health import expressions
 from rukpak.controller.observe.health.verdict import State
 from rukpak.controller.observe.watches import Watches
 from rukpak.controller.revisions.accounts import Account, Seen, account_in, check_before_reading
-from rukpak.controller.sharing import share_of
 
 _RESOURCES = {"ConfigMap": CONFIG_MAPS, "Secret": SECRETS}
 
@@ -61,7 +60,7 @@ _RESOURCES = {"ConfigMap": CONFIG_MAPS, "Secret": SECRETS}
 class KnownConfig:
     """What was read for one version of the spec and of its objects."""
 
-    version: str
+    version: str = ""
     config: Mapping[str, Any] | None = field(default=None, repr=False)
     """The merged config; None: it was dropped."""
     confidential: Confidential | None = None
@@ -74,65 +73,8 @@ class KnownConfig:
         return replace(self, config=None, confidential=None, secrets={})
 
 
-class ConfigObjects:
-    """Thread-safe; one pass at a time for each BundleDeployment.
-
-    Args:
-        client: reads as the account.
-        follower: wakes a BundleDeployment when one of its objects changes.
-    """
-
-    def __init__(self, client: Client, follower: ObjectFollower) -> None:
-        self._client, self._follower = client, follower
-
-    def read(self, deployment: BundleDeployment, version: str, known: KnownConfig | None) -> KnownConfig:
-        """Return the merged config.
-
-        Args:
-            deployment: completed with its default account.
-            version: of its spec and of the objects, as far as changes are known.
-            known: what was read before.
-
-        Raises: BundleError if there is none; ApiError if the API server does not answer, which ends the pass.
-        """
-        if known and known.version == version and known.config is not None:
-            return known
-        versions: dict[ObjectReference, str | None] = {}
-
-        def _follow() -> None:
-            name, share = deployment.metadata.name, share_of(deployment)
-            self._follower.follow(name, Topic.CONFIG, versions, share=share)
-
-        try:
-            found = read_values(self._client, deployment, account_in(deployment.spec), versions.__setitem__)
-            made = KnownConfig(
-                version=version,
-                config=merge_config(deployment.spec, found.texts),
-                confidential=confidential_of(deployment, found.texts, found.secrets),
-                secrets=found.secrets,
-            )
-        except BundleError:
-            _follow()
-            raise
-        _follow()
-        return made
-
-    def release(self, name: str) -> None:
-        """Follow nothing for a BundleDeployment any more."""
-        self._follower.follow(name, Topic.CONFIG, {})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Values:
-    """What was read."""
-
-    texts: Sequence[bytes | None] = field(repr=False)
-    """The text of each reference of `spec.configFrom`; None if it is optional and missing."""
-    secrets: SecretValues = field(repr=False)
-
-
-def read_values(client: Client, deployment: BundleDeployment, account: Account | None, seen: Seen) -> Values:
-    """Return what a spec needs.
+def read_config(client: Client, deployment: BundleDeployment, account: Account | None, seen: Seen) -> KnownConfig:
+    """Return the merged config of a spec, and the Secrets that its processors need.
 
     Args:
         client: of the controller, or of the user of a command.
@@ -140,7 +82,8 @@ def read_values(client: Client, deployment: BundleDeployment, account: Account |
         account: to read as; None: the user of the client.
         seen: gets what was read.
 
-    Raises: BundleError (ConfigNotFound, ConfigForbidden, InvalidConfig, ServiceAccountNotFound and its kin), ApiError.
+    Raises: BundleError (ConfigNotFound, ConfigForbidden, InvalidConfig, UnknownFormat, ServiceAccountNotFound and its
+        kin), ApiError.
     """
     references, needed = deployment.spec.config_from, find_secrets(deployment.spec)
     namespace = deployment.spec.install_namespace or ""
@@ -173,7 +116,8 @@ def read_values(client: Client, deployment: BundleDeployment, account: Account |
             raise BundleError(Reason.CONFIG_NOT_FOUND, problem)
         data = manifest.get("data") or {}
         secrets[name] = {key: _decode(value, key, f"{path}: ") for key, value in data.items()}
-    return Values(texts=texts, secrets=secrets)
+    config, confidential = merge_config(deployment.spec, texts), confidential_of(deployment, texts, secrets)
+    return KnownConfig(config=config, confidential=confidential, secrets=secrets)
 
 
 def _read(

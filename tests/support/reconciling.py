@@ -39,7 +39,7 @@ from rukpak.controller.retries import Retries
 from rukpak.controller.revisions.accounts import AccountPolicy, Accounts
 from rukpak.controller.revisions.background import BackgroundWork, Place
 from rukpak.controller.revisions.polling import Poller
-from rukpak.controller.revisions.references import ConfigObjects, DependencyReader
+from rukpak.controller.revisions.references import DependencyReader, read_config
 from rukpak.controller.revisions.source_access import SourceAccess, SourceProgress
 from rukpak.controller.revisions.store import LargeRevisions, RevisionSecrets, RevisionStore, StoredSecret, make_stored
 from rukpak.controller.sharing import Admission
@@ -295,7 +295,7 @@ class World:
                 builder=builder,
                 background=background,
                 access=access,
-                configs=ConfigObjects(client, follower),
+                read_config=partial(read_config, client),
                 poller=Poller(builder, background, access, clock=self.read_clock, now=self.read_clock),
             ),
             objects=ObjectServices(

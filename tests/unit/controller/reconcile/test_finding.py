@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pytest
 
@@ -12,7 +12,7 @@ from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.building.revision import Revision, Terms
 from rukpak.controller.observe.following import Topic
 from rukpak.controller.reconcile import stored
-from rukpak.controller.reconcile.context import requested_at
+from rukpak.controller.reconcile.context import Context, Services
 from rukpak.controller.reconcile.finding import QUEUED, RESOLVING, Wanted, find_wanted, poll_sources
 from rukpak.controller.reconcile.memory import Memory
 from rukpak.controller.revisions import store as revisions
@@ -444,4 +444,5 @@ ASKED = [
 def test_what_is_asked_for(case: Asked) -> None:
     annotations = {} if case.annotation is None else {names.RECONCILE_REQUESTED_AT: case.annotation}
     seen = deployment(metadata={"annotations": annotations}, status={"lastHandledReconcileAt": case.handled})
-    assert requested_at(seen) == case.expect
+    services = cast("Services", None)
+    assert Context(deployment=seen, memory=Memory(uid=""), services=services).requested_at == case.expect
