@@ -240,6 +240,11 @@ class Context:
         owner = self.owner
         return [record for record in observed.values() if has_all_marks(record, owner)]
 
+    def may_proceed(self) -> bool:
+        """Whether the pass may continue to write, as far as the watches know."""
+        deployments = self.services.watches.deployments
+        return deployments.synced and self.is_same_spec(deployments.outline(self.name))
+
     def is_same_spec(self, seen: BundleDeployment | None) -> bool:
         """Whether a pass may continue to write: spec and shard have not changed and no deletion has started since.
 

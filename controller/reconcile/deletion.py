@@ -37,17 +37,8 @@ from rukpak.controller.kube.resources import GroupVersionKind
 from rukpak.controller.observe.deployments import ORPHAN_FINALIZER
 from rukpak.controller.observe.explanations import NOTHING, Explanations, Question, may_explain
 from rukpak.controller.observe.records import Record
-from rukpak.controller.reconcile import hook_phases, stored
+from rukpak.controller.reconcile import hook_phases, inventory, stored
 from rukpak.controller.reconcile.context import NEVER, UNLISTED, Context, Requeue
-from rukpak.controller.reconcile.inventory import (
-    describe_awaited_takers,
-    installed_kinds,
-    name_all,
-    named_kinds,
-    read_unwatched,
-    report_strays,
-    revisions_with_hooks,
-)
 from rukpak.controller.revisions.accounts import account_of
 from rukpak.controller.status.notes import (
     note_on_dependents,
@@ -78,7 +69,7 @@ def tear_down(context: Context) -> Requeue:
         context.record([note_on_dependents(dependents)])
     was_orphaned = context.services.watches.deployments.was_orphaned(context.name, context.metadata.uid)
     context.memory.deletion.orphaned |= was_orphaned or ORPHAN_FINALIZER in context.metadata.finalizers
-    kinds = sorted({*context.recorded_kinds, *named_kinds(context)})
+    kinds = sorted({*context.recorded_kinds, *inventory.named_kinds(context)})
     if context.services.watches.objects.require(context.name, kinds):
         return UNLISTED
     return _delete(context, kinds)
@@ -93,7 +84,7 @@ def _delete(context: Context, kinds: list[GroupVersionKind]) -> Requeue:
     context.memory.deletion.orphaned |= is_orphaned(left.values(), context.owner)
     # What --cascade=orphan has stripped of references is kept, but is nobody's to give.
     is_stripped = context.memory.deletion.orphaned and not context.owner.orphan
-    if awaited := "" if is_stripped else describe_awaited_takers(context, left.keys()):
+    if awaited := "" if is_stripped else inventory.describe_awaited_takers(context, left.keys()):
         _write(context, Deletion(remaining=len(left), handing_over=awaited))
         context.memory.awaits_change = True
         return Requeue(after=TAKERS_SECONDS, cause="others take over objects")
@@ -124,7 +115,7 @@ def _kinds_with_objects(context: Context, kinds: list[GroupVersionKind]) -> list
     own = {served_group(record.key) for record in records} - {""}
     if not any(kind.group in own for kind in kinds):
         return kinds
-    installed = installed_kinds(context)
+    installed = inventory.installed_kinds(context)
     return [kind for kind in kinds if kind.group not in own or kind in installed]
 
 
@@ -145,7 +136,7 @@ def _remove(context: Context, teardown: Teardown, mandate: Mandate, unreadable: 
 def _left(context: Context, mandate: Mandate) -> dict[ObjectKey, Record]:
     observed = context.services.watches.objects.of(context.name)
     named = observed if mandate.named is None else mandate.named
-    report_strays(context, observed, named)
+    inventory.report_strays(context, observed, named)
     return {
         key: each for key, each in observed.items() if key in named and key not in context.memory.deletion.abandoned
     }
@@ -195,7 +186,7 @@ def _tidy_hooks(context: Context, mandate: Mandate) -> Requeue | None:
 
     What the account may not delete is left to users, as any object.
     """
-    remains = hook_phases.tidy(context, revisions_with_hooks(context), mandate.user)
+    remains = hook_phases.tidy(context, inventory.revisions_with_hooks(context), mandate.user)
     if remains.unknown:
         return UNLISTED
     failures = [each for each in remains.failures if each.error]
@@ -241,22 +232,16 @@ def find_mandate(context: Context) -> Mandate:
 
     Raises: CrowdedError, ApiError.
     """
-    mandate = _find(context)
-    if mandate.hindrance:
-        return mandate
-    return replace(mandate, unreadable=read_unwatched(context, mandate.named or {}, mandate.user))
-
-
-def _find(context: Context) -> Mandate:
-    named = name_all(context)
-    revision = stored.last_good(context)
+    named, revision = inventory.name_all(context), stored.last_good(context)
     account = account_of(revision.terms) if revision else context.account
     hindrance = context.services.accounts.hindrance(context.deployment, account, [revision.terms] if revision else ())
+    user, without_hooks = account.user if account else None, False
     if context.metadata.annotations.get(names.TEARDOWN_AS) == names.CONTROLLER:
-        return Mandate(user=None, named=named, without_hooks=hindrance is not None)
-    if account is None and named is None and context.services.watches.objects.of(context.name):
-        return Mandate(user=None, named=named, hindrance=BundleError(Reason.REVISION_LOST, _LOST))
-    return Mandate(user=account.user if account else None, named=named, hindrance=hindrance)
+        user, without_hooks, hindrance = None, hindrance is not None, None
+    elif account is None and named is None and context.services.watches.objects.of(context.name):
+        hindrance = BundleError(Reason.REVISION_LOST, _LOST)
+    unreadable = {} if hindrance else inventory.read_unwatched(context, named or {}, user)
+    return Mandate(user=user, named=named, hindrance=hindrance, without_hooks=without_hooks, unreadable=unreadable)
 
 
 def _remove_now(context: Context, teardown: Teardown, cause: RemovalCause, user: User | None) -> list[Removal]:

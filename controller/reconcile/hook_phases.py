@@ -7,7 +7,7 @@ CustomResourceDefinitions, which hooks may need. How one hook runs is left to ap
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -26,9 +26,6 @@ from rukpak.controller.reconcile.inventory import make_confirmation
 from rukpak.controller.retries import SLOW_SECONDS
 from rukpak.controller.revisions.accounts import account_of
 
-Gate = Callable[[], BundleError | None]
-"""Called once, before what it guards; returns why that must wait."""
-
 
 def before_upgrade(context: Context, wanted: Wanted, revision: Revision) -> BundleError | None:
     """Run the hooks before an upgrade or a rollback to the wanted revision; returns why they are not done.
@@ -44,13 +41,16 @@ def before_upgrade(context: Context, wanted: Wanted, revision: Revision) -> Bund
     return _run(revision, HookEvent.PRE_ROLLBACK if wanted.recalled else HookEvent.PRE_UPGRADE, context)
 
 
-def before_install(context: Context, revision: Revision, targets: TargetSet) -> Gate:
-    """Return the gate before the workloads of a first install; it is open for everything else."""
+def before_install(context: Context, revision: Revision, targets: TargetSet) -> BundleError | None:
+    """Run the hooks before the workloads of a first install; returns why they are not done.
+
+    Raises: ApiError.
+    """
     if not revision.hooks or context.status.installed_revision:
-        return _open
+        return None
     own = {record.key for record in context.own_records(context.services.watches.objects.of(context.name))}
     has_begun = any(key in own for key in targets.by_key if _waits_for_hooks(key))
-    return _open if has_begun else lambda: _run(revision, HookEvent.PRE_INSTALL, context)
+    return None if has_begun else _run(revision, HookEvent.PRE_INSTALL, context)
 
 
 def after_apply(context: Context, wanted: Wanted, targets: TargetSet) -> BundleError | None:
@@ -129,18 +129,13 @@ def _run(revision: Revision, event: HookEvent, context: Context) -> BundleError 
         return hindrance
     context.memory.stored.unapplied.discard(revision.digest)  # it names its hooks until these are tidied up
     context.services.watches.objects.require(name, kinds_of(revision))  # the watches report when a hook has finished
-    options = replace(
-        _options(context, revision, account.user if account else None),
-        proceed=lambda: (
-            context.services.watches.deployments.synced
-            and (event.is_of_teardown or context.is_same_spec(context.services.watches.deployments.outline(name)))
-        ),
-    )
+    options = _options(context, revision, account.user if account else None)
+    if not event.is_of_teardown:
+        options = replace(options, proceed=context.may_proceed)
     return context.services.objects.hook_runner.run(revision, event, options)
 
 
 def _options(context: Context, revision: Revision, user: User | None) -> HookOptions:
-    deadline = context.spec.progress_deadline_seconds
     return HookOptions(
         owner=context.owner,
         user=user,
@@ -150,7 +145,7 @@ def _options(context: Context, revision: Revision, user: User | None) -> HookOpt
         proceed=lambda: context.services.watches.deployments.synced,
         progress=context.memory.hooks,
         retries=context.memory.retries,
-        deadline=deadline,
+        deadline=context.spec.progress_deadline_seconds,
         conceals=reads_secrets(context.spec) or shows_secrets(revision.terms),
         explain=partial(context.services.objects.explainer.explain, context.name),
         confirm=make_confirmation(context, revision.digest),
@@ -178,7 +173,3 @@ def _event_after(context: Context, wanted: Wanted) -> HookEvent:
     if wanted.recalled and context.status.installed_revision:
         return HookEvent.POST_ROLLBACK
     return HookEvent.POST_UPGRADE if context.status.installed_revision else HookEvent.POST_INSTALL
-
-
-def _open() -> BundleError | None:
-    return None

@@ -14,7 +14,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from types import MappingProxyType
 
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import ConditionType, Reason, Retry
@@ -44,17 +43,11 @@ from rukpak.controller.kube.resources import GroupVersionKind
 from rukpak.controller.observe.following import Contested, follow_contested
 from rukpak.controller.observe.progress import Explain, Progress
 from rukpak.controller.observe.records import Look, Reader, Record, key_of
-from rukpak.controller.reconcile import hook_phases
+from rukpak.controller.reconcile import hook_phases, inventory
 from rukpak.controller.reconcile.context import Context
-from rukpak.controller.reconcile.inventory import (
-    forget_unwatched,
-    keep_only,
-    read_unwatched,
-    report_strays,
-    revisions_with_hooks,
-)
 from rukpak.controller.reconcile.memory import InstalledTargets
 from rukpak.controller.reconcile.planning import Work
+from rukpak.controller.revisions.accounts import account_of
 from rukpak.controller.status.notes import (
     describe_unseen,
     note_on_beginning,
@@ -70,8 +63,6 @@ from rukpak.controller.status.report import Report
 from rukpak.controller.telemetry import Phase
 
 log = logging.getLogger(__name__)
-
-NOTHING_REFUSED: Mapping[ObjectKey, BundleError] = MappingProxyType({})
 
 
 def announce(work: Work) -> Work:
@@ -114,7 +105,7 @@ def apply(work: Work) -> Report:
         return _compare(work)
     if work.is_new_account:
         work = replace(work, lack=work.context.services.objects.applier.review(work.options))
-    work.context.memory.checked_account = None if work.lack else work.account
+    work.context.memory.checked_account = None if work.lack else account_of(work.revision.terms)
     _trust_status(work.context, work.options.wanted.revision)  # waves are judged while the plan is executed
     outcomes = execute(work.context, work.plan, work.options)
     report = finish(work, outcomes)
@@ -158,7 +149,7 @@ def _compare(work: Work) -> Report:
         failure=work.hindrance or report.failure,
         drifted=survey.drifted,
         handed_over=survey.handed_over,
-        strays=tuple(sorted(report_strays(context, observed, options.wanted.by_key, options.older))),
+        strays=tuple(sorted(inventory.report_strays(context, observed, options.wanted.by_key, options.older))),
         skipped_kinds=options.wanted.skipped_kinds,
         progress=assess_work(
             work, left_out=survey.handed_over, refusals={**_find_unapplied(work, survey), **survey.refused}
@@ -263,7 +254,7 @@ def finish(work: Work, outcomes: list[Outcome]) -> Report:
     remains = _tidy_hooks(work, is_applied=is_applied)
     look = work.context.services.watches.objects.look(context.name, context.memory.ledger.reader.seen)
     observed = look.records
-    strays = report_strays(context, observed, options.wanted.by_key, options.older)
+    strays = inventory.report_strays(context, observed, options.wanted.by_key, options.older)
     has_remains = bool(remains.failures or remains.unknown)
     is_done = is_applied and not (has_remains or work.wanted.fetching)
     is_over = is_done and _is_over(work, outcomes, waiting, look)
@@ -321,7 +312,7 @@ def _tidy_hooks(work: Work, *, is_applied: bool) -> HookRemains:
     context, wanted = work.context, work.options.wanted.revision
     unfinished = "" if is_applied else wanted
     # While the hooks of a pending revision are under way, the others wait.
-    revisions = [] if work.wanted.pending else revisions_with_hooks(context)
+    revisions = [] if work.wanted.pending else inventory.revisions_with_hooks(context)
     remains = hook_phases.tidy(context, revisions, work.options.user, unfinished) if revisions else HookRemains()
     own = {key_of(hook["manifest"]) for each in revisions if each.digest == wanted for hook in each.hooks}
     left = set(remains.running) - own - context.memory.hooks.reported
@@ -366,7 +357,7 @@ def _settle(work: Work, kinds: Collection[GroupVersionKind], observed: Mapping[O
         # If another revision is wanted, status names it: it is kept until it can be applied.
         proposed = [wanted.held.revision] if wanted.held else []
         kept = [options.wanted.revision, *([] if wanted.current else [context.status.revision]), *proposed]
-        keep_only(context, kept, options.older)
+        inventory.keep_only(context, kept, options.older)
         work.context.services.watches.objects.require_only(context.name, kinds)
     return context.memory.ledger.managed_state
 
@@ -400,7 +391,7 @@ def prune(work: Work, *, is_time: bool) -> tuple[list[Removal], list[Record]]:
     """
     # Observed after applying: an object of the previous revision may just have been repaired.
     context, options = work.context, work.options
-    unreadable = read_unwatched(context, options.older, options.user)
+    unreadable = inventory.read_unwatched(context, options.older, options.user)
     observed = work.context.services.watches.objects.of(options.owner.name)
     named = (options.wanted.by_key, options.older, observed, options.owner)
     surplus, terminating = find_surplus(*named), find_surplus(*named, deleting=True)
@@ -410,7 +401,7 @@ def prune(work: Work, *, is_time: bool) -> tuple[list[Removal], list[Record]]:
     terminating += [removal.remaining for removal in removals if removal.remaining]
     done = [removal for removal in removals if not removal.error]
     context.memory.ledger.drop(removal.record.key for removal in done)
-    forget_unwatched(context, (removal.record.key for removal in done if not removal.remaining))
+    inventory.forget_unwatched(context, (removal.record.key for removal in done if not removal.remaining))
     waiting = [*surplus, *(Record(key=key) for key in unreadable)]
     if is_time:
         waiting = [removal.record for removal in removals if removal.error]
@@ -471,7 +462,7 @@ def assess_work(
     work: Work,
     outcomes: Iterable[Outcome] = (),
     left_out: Collection[ObjectKey] = (),
-    refusals: Mapping[ObjectKey, BundleError] = NOTHING_REFUSED,
+    refusals: Mapping[ObjectKey, BundleError] | None = None,
 ) -> Progress:
     """Return the health of all objects of the revision that the pass works on, but those that are left out.
 
@@ -502,7 +493,7 @@ def assess_work(
         # What a wave waits for is told at once when that is another wave.
         _version(context, f"{options.wanted.revision} {held.wave}" if held else options.wanted.revision),
         context.spec.progress_deadline_seconds,
-        refusals={**refusals, **{each.task.target.key: each.error for each in outcomes if each.error}},
+        refusals={**(refusals or {}), **{each.task.target.key: each.error for each in outcomes if each.error}},
         recreates=options.repairs and not work.only_compare,
         awaited=held.awaited if held else (),
         explain=_explain(context),

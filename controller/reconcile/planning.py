@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from rukpak.api.errors import BundleError
@@ -61,8 +62,6 @@ class Work:
     """Nothing may be sent: the spec is paused, or its account may not act."""
     hindrance: BundleError | None = None
     """Why the account may not act."""
-    account: Account | None = None
-    """That acts; None: the controller."""
     is_new_account: bool = False
     """Whether another account may have applied what is installed, so that it must be checked even without a change."""
     lack: BundleError | None = None
@@ -107,10 +106,9 @@ def make_work(context: Context, wanted: Wanted) -> Work | Report:
         older=name_older(context, revision),
         makes_way=wanted.current and context.spec.prune != "Never" and not context.owner.orphan,
         replaces=find_replaced(targets, before),
-        gate=hook_phases.before_install(context, revision, targets),
+        gate=partial(hook_phases.before_install, context, revision, targets),
     )
-    account = account_of(revision.terms)
-    is_new = _is_new(context, account)
+    is_new = _is_new(context, account_of(revision.terms))
     work = Work(
         context=context,
         wanted=wanted,
@@ -119,7 +117,6 @@ def make_work(context: Context, wanted: Wanted) -> Work | Report:
         options=options,
         warnings=(*describe_dropped_replicas(losses.replicas), *find_unmatched(_selectors(context), targets)),
         plan=Plan(),
-        account=account,
         is_new_account=is_new,
     )
     kinds = {
@@ -168,10 +165,9 @@ def preview_work(
     Returns: the options to apply it, what it changes, and why its account may not act.
     Raises: ApiError.
     """
-    after = leave_out_missing(_target_set(context, revision), context.services.watches.served.is_missing)
-    before = (
-        leave_out_missing(_target_set(context, target), context.services.watches.served.is_missing) if target else None
-    )
+    is_missing = context.services.watches.served.is_missing
+    after = leave_out_missing(_target_set(context, revision), is_missing)
+    before = leave_out_missing(_target_set(context, target), is_missing) if target else None
     differences = find_differences(before, after, prunes=context.spec.prune != "Never")
     return _options(context, revision.terms, after), differences, _hindrance(context, revision.terms)
 
@@ -265,10 +261,7 @@ def _options(context: Context, terms: Terms, targets: TargetSet) -> ApplyOptions
             if kind[::2] not in targets.resources and context.services.watches.served.is_withdrawn(kind)
         ),
         crd_upgrade_safety=context.spec.crd_upgrade_safety,
-        proceed=lambda: (
-            context.services.watches.deployments.synced
-            and context.is_same_spec(context.services.watches.deployments.outline(context.name))
-        ),
+        proceed=context.may_proceed,
         confirm=make_confirmation(context, targets.revision),
         judge=context.memory.health.judge,
     )

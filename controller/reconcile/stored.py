@@ -215,12 +215,12 @@ def _source_at(pin: SourcePin) -> Source:
     return Source.model_validate({"kind": pin.kind, **({pin.kind: blocks[pin.kind]} if pin.kind in blocks else {})})
 
 
-def hold(context: Context, kept: Revision, why: str) -> Revision:
-    """Record that a revision must not be applied until it is admitted, or with `why` empty that it may be.
+def hold(context: Context, kept: Revision) -> Revision:
+    """Record that a revision must not be applied until it is admitted; it may have been applied before.
 
     Raises: BundleError (TooLarge, QuotaExceeded) if it cannot be kept; ApiError.
     """
-    return write_terms(context, kept, replace(kept.terms, held=why))
+    return write_terms(context, kept, replace(kept.terms, held=kept.terms.held or REPLACED))
 
 
 def admit(context: Context, kept: Revision) -> Revision:
@@ -240,8 +240,8 @@ def retire_others(context: Context, applied: str) -> None:
     """
     for digest in digests(context):
         other = read(context, digest) if digest != applied else None
-        if other and not other.terms.held:
-            hold(context, other, REPLACED)
+        if other:
+            hold(context, other)
 
 
 def write_terms(context: Context, kept: Revision, terms: Terms) -> Revision:

@@ -56,37 +56,6 @@ _NAMES_OF_KEYS = {
 _NO_MIRRORS: Mapping[str, str] = MappingProxyType({})
 
 
-def read_config_map(
-    client: Client, deployment: BundleDeployment, account: Account | None, *, name: str, place: str, seen: Seen
-) -> LocalContent:
-    """Return the content of a ConfigMap in the install namespace.
-
-    Args:
-        client: of the controller, or of the user of a command.
-        deployment: with an install namespace.
-        account: to read as; None: the user of the client.
-        name: of the ConfigMap.
-        place: starts messages.
-        seen: gets what was read.
-
-    Raises: BundleError (NotFound, SecretForbidden, ContentRejected, ServiceAccountNotFound and its kin,
-        APIUnavailable).
-    """
-    namespace = deployment.spec.install_namespace or ""
-    watched = ObjectReference(namespace, name, account.user.name if account else "", CONFIG_MAPS)
-    what = f'{place}: ConfigMap "{namespace}/{name}"'
-    try:
-        check_before_reading(client, deployment, account, seen)
-        manifest = client.acting_as(account.user if account else None).get(CONFIG_MAPS.path(namespace, name)).value
-    except ApiError as error:
-        if error.status == HTTPStatus.NOT_FOUND:
-            seen(watched, "")
-        missing, verbs = Reason.NOT_FOUND, "get, list and watch"
-        raise translate_refusal(error, account, what, missing=missing, verbs=verbs) from None
-    seen(watched, None if manifest.get("immutable") else manifest["metadata"]["resourceVersion"])
-    return LocalContent(files=_files_of(manifest, what), annotations=manifest["metadata"].get("annotations") or {})
-
-
 def _files_of(manifest: dict[str, Any], what: str) -> dict[str, bytes]:
     texts = {key: text.encode("utf-8", "surrogatepass") for key, text in (manifest.get("data") or {}).items()}
     try:
@@ -149,20 +118,35 @@ class SecretReader:
             versions.append([field_path, *(f"{key} {digest_of(text)}" for key, text in sorted(content.files.items()))])
         return Trusted(data=data, identity=digest_of_json(versions) if versions else "")
 
-    def demanded(self, index: int, source: Source) -> Trusted:
-        """Return the keys with which the administrator demands that a source is signed, read as the controller.
-
-        Raises: as `read_demanded`.
-        """
-        return read_demanded(index, source, self.read_unfollowed)
-
     def local_content(self, deployment: BundleDeployment, name: str, place: str, seen: Seen) -> LocalContent:
         """Return the content of a ConfigMap in the install namespace.
 
-        Raises: BundleError, as `read_config_map`.
+        Args:
+            deployment: with an install namespace.
+            name: of the ConfigMap.
+            place: starts messages.
+            seen: gets what was read.
+
+        Raises: BundleError (NotFound, SecretForbidden, ContentRejected, ServiceAccountNotFound and its kin,
+            APIUnavailable).
         """
-        account = account_in(deployment.spec) if self._namespaces is not None else None
-        return read_config_map(self._client, deployment, account, name=name, place=place, seen=seen)
+        namespace, account = deployment.spec.install_namespace or "", self._account_of(deployment)
+        watched = ObjectReference(namespace, name, account.user.name if account else "", CONFIG_MAPS)
+        what = f'{place}: ConfigMap "{namespace}/{name}"'
+        try:
+            check_before_reading(self._client, deployment, account, seen)
+            reader = self._client.acting_as(account.user if account else None)
+            manifest = reader.get(CONFIG_MAPS.path(namespace, name)).value
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                seen(watched, "")
+            missing, verbs = Reason.NOT_FOUND, "get, list and watch"
+            raise translate_refusal(error, account, what, missing=missing, verbs=verbs) from None
+        seen(watched, None if manifest.get("immutable") else manifest["metadata"]["resourceVersion"])
+        return LocalContent(files=_files_of(manifest, what), annotations=manifest["metadata"].get("annotations") or {})
+
+    def _account_of(self, deployment: BundleDeployment) -> Account | None:
+        return None if self._namespaces is None else account_in(deployment.spec)
 
     def _repository_of(self, source: Source) -> str:
         image, chart = source.image, source.chart
@@ -182,7 +166,7 @@ class SecretReader:
 
     def _read(self, deployment: BundleDeployment, reference: SecretReference, path: str, seen: Seen) -> dict[str, Any]:
         namespace = reference.namespace or deployment.spec.install_namespace or ""
-        account = account_in(deployment.spec) if self._namespaces is not None else None
+        account = self._account_of(deployment)
         if not (
             account or self._namespaces is None or namespace in {*self._namespaces, deployment.spec.install_namespace}
         ):
@@ -432,7 +416,7 @@ class SourceAccess:
             trusted=lambda index, source: secrets.trusted(
                 deployment, index, source, partial(progress.note_secret, index)
             ),
-            demanded=secrets.demanded,
+            demanded=lambda index, source: read_demanded(index, source, secrets.read_unfollowed),
             config_map=_read_local,
             progress=_report,
             ended=progress.note_end,

@@ -397,8 +397,9 @@ class RevisionStore:
 
         Raises: ApiError.
         """
-        heads = [each for each in self._heads(name, uid) if not each.is_retired]
-        return [each.digest for each in sorted(heads, key=lambda head: head.created, reverse=True)]
+        heads = [each for each in self._all_of(name) if each.index == 0 and each.digest and not each.is_retired]
+        own = [each for each in heads if uid in ("", each.owner_uid)]
+        return [each.digest for each in sorted(own, key=lambda head: head.created, reverse=True)]
 
     def has(self, name: str, digest: str, uid: str = "") -> bool:
         """Return whether a revision of a BundleDeployment is stored, retired or not.
@@ -423,13 +424,10 @@ class RevisionStore:
 
     def _head(self, name: str, digest: str) -> StoredSecret | None:
         own_name = secret_name(name, digest, 0)
-        if self._secrets.synced:
-            return self._secrets.get(own_name)
-        return next((each for each in self._list_all(name) if each.name == own_name), None)
+        return next((each for each in self._all_of(name) if each.name == own_name), None)
 
-    def _heads(self, name: str, uid: str) -> list[StoredSecret]:
-        found = self._secrets.all_of(name) if self._secrets.synced else self._list_all(name)
-        return [each for each in found if each.index == 0 and each.digest and uid in ("", each.owner_uid)]
+    def _all_of(self, name: str) -> list[StoredSecret]:
+        return self._secrets.all_of(name) if self._secrets.synced else self._list_all(name)
 
     def is_tidy(self, name: str, digests: Collection[str], history: Collection[str] = ()) -> bool:
         """Return whether `keep_only` would change nothing, as far as the watch knows; sends no request."""
