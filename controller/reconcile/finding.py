@@ -148,7 +148,6 @@ def _find_wanted(context: Context) -> Wanted:
         work = _describe_work(context, RESOLVE if sources is None else BUILD)
         last = stored.last_good(context)
         return Wanted(revision=last, current=_is_renewed(context, last, sources), fetching=work, sources=sources)
-    context.memory.sources.progress = SourceProgress()
     stored.drop_replaced(context, revision.digest)
     return Wanted(revision=revision, current=True, sources=sources)
 
@@ -158,9 +157,7 @@ def _recall_revision(context: Context, digest: str, sources: tuple[SourcePin, ..
 
     Raises: BundleError (RevisionNotKept, VerificationFailed), CrowdedError, ApiError.
     """
-    _cancel(context)
-    _note_success(context)
-    context.memory.sources.progress = SourceProgress()
+    _end_preparation(context)
     revision = stored.recall(context, digest)
     if revision is None:
         kept = ", ".join(short(each.revision) for each in context.status.history[:NAMED]) or "none"
@@ -183,8 +180,7 @@ def _check(context: Context) -> None:
         context.services.accounts.policy.check(context.spec)
         _check_expressions(context)
     except BundleError:
-        _cancel(context)
-        context.memory.sources.progress = SourceProgress()
+        _end_preparation(context)
         raise
 
 
@@ -265,7 +261,7 @@ def _sources(context: Context) -> tuple[tuple[SourcePin, ...] | None, BundleErro
     if resolved.failure:
         failure = _note_failure(context, resolve_ticket(context), resolved.failure)
         return None if renew else resolved.found, failure
-    _note_success(context)
+    context.memory.retries.succeeded(PREPARATION)
     context.memory.sources.resolved = (context.spec_version, resolved.found)
     return resolved.found, None
 
@@ -301,8 +297,7 @@ def _revision(context: Context, sources: tuple[SourcePin, ...]) -> Revision | No
     for digest in dict.fromkeys((*stored.named(context), *context.memory.stored.digests)):
         found = stored.read(context, digest)
         if found and found.terms.inputs == inputs:
-            _cancel(context)
-            _note_success(context)
+            _end_preparation(context)
             return stored.revise(context, request, found)
         others.extend([context.memory.stored.packed.get(digest, found)] if found else [])
     made = _build_in_background(context, request, others)
@@ -315,7 +310,7 @@ def _keep(context: Context, request: Request, made: Revision | PackedRevision) -
         made = stored.write(context, made)
     except BundleError as error:
         raise _note_failure(context, build_ticket(request), error) from None
-    _note_success(context)
+    _end_preparation(context)
     return stored.learn(context, made)
 
 
@@ -461,12 +456,11 @@ def _note_failure(context: Context, ticket: str, error: BundleError) -> BundleEr
     return error
 
 
-def _note_success(context: Context) -> None:
-    context.memory.retries.succeeded(PREPARATION)
-
-
-def _cancel(context: Context) -> None:
+def _end_preparation(context: Context) -> None:
+    # The revision is available, or its spec cannot be used: nothing is being made, or has failed.
     context.services.sources.background.cancel(context.name, *PURPOSES)
+    context.memory.retries.succeeded(PREPARATION)
+    context.memory.sources.progress = SourceProgress()
 
 
 def _resolve(context: Context, known: Pins, cancelled: Event, build_context: BuildContext) -> Resolved:

@@ -18,7 +18,7 @@ Not here: the marks on one object (apply/ownership.py), and what is done (instal
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -336,20 +336,14 @@ def describe_awaited_takers(context: Context, left: Collection[ObjectKey]) -> st
     """
     if not left or find_hindrance(context.deployment):
         return ""
-    for taker in _all_takers(context):
+    deployments = context.services.watches.deployments
+    found = map(deployments.outline, deployments.takers(context.name))
+    for taker in (each for each in found if each and _still_takes(each)):
         named = _named_by(context, taker)
         awaited = left if named is None else named.intersection(left)
         if awaited:
             return _describe_awaited(len(awaited), taker.metadata.name, is_known=named is not None)
     return ""
-
-
-def _all_takers(context: Context) -> Iterator[BundleDeployment]:
-    known = (
-        context.services.watches.deployments.outline(name)
-        for name in context.services.watches.deployments.takers(context.name)
-    )
-    yield from (each for each in known if each and _still_takes(each))
 
 
 def _named_by(context: Context, taker: BundleDeployment) -> frozenset[ObjectKey] | None:
@@ -365,8 +359,7 @@ def _named_by(context: Context, taker: BundleDeployment) -> frozenset[ObjectKey]
 
 
 def _describe_giver(services: Services, giver: BundleDeployment) -> Giver:
-    completed = services.accounts.policy.complete(giver)
-    account = account_in(completed.spec)
+    account = account_in(services.accounts.policy.complete(giver).spec)
     return Giver(
         owner=Owner(giver.metadata.name, giver.metadata.uid, orphan=giver.spec.deletion_policy == "Orphan"),
         user=account.user if account else None,
@@ -377,8 +370,7 @@ def _describe_giver(services: Services, giver: BundleDeployment) -> Giver:
 def _takes(services: Services, name: str) -> Exists:
     def _takes_from(taker: str, uid: str) -> bool:
         found = services.watches.deployments.outline(taker)
-        givers = {each.name for each in found.spec.take_over} if found else set()
-        return found is not None and found.metadata.uid == uid and name in givers
+        return bool(found and found.metadata.uid == uid and any(each.name == name for each in found.spec.take_over))
 
     return _takes_from
 

@@ -97,7 +97,9 @@ def make_work(context: Context, wanted: Wanted) -> Work | Report:
     if revision is None:
         return replace(wanted.report(context), is_lost=bool(context.status.installed_revision))
     held = context.status.skipped_kinds if context.spec.paused else ()
-    targets, before = _targets(context, revision, held), _targets_before(context, revision, held)
+    previous = stored.revision_before(context, revision.digest)
+    targets = _targets(context, revision, held)
+    before = _targets(context, previous, held) if previous else None
     earlier = _earlier_targets(context, targets, before) if before else ()
     losses = find_losses(before, targets) if before else NO_LOSSES
     options = replace(
@@ -206,11 +208,6 @@ def _targets(context: Context, revision: Revision, held: Collection[str]) -> Tar
     for target in present.skipped:
         context.memory.retries.succeeded(target.key)
     return present
-
-
-def _targets_before(context: Context, revision: Revision, held: Collection[str]) -> TargetSet | None:
-    before = stored.revision_before(context, revision.digest)
-    return None if before is None or before.digest == revision.digest else _targets(context, before, held)
 
 
 def _earlier_targets(context: Context, wanted: TargetSet, others: TargetSet) -> tuple[Target, ...]:

@@ -289,7 +289,12 @@ def watched_account(account: Account) -> ObjectReference:
 
 
 def translate_refusal(
-    error: ApiError, account: Account | None, what: str, *, missing: Reason, verbs: str
+    error: ApiError,
+    account: Account | None,
+    what: str,
+    *,
+    missing: Reason = Reason.SECRET_NOT_FOUND,
+    verbs: str = "get",
 ) -> BundleError:
     """Return why an object cannot be read, for a user.
 

@@ -156,7 +156,19 @@ class SecretReader:
     def _pull_secrets(
         self, deployment: BundleDeployment, account: Account, path: str, seen: Seen
     ) -> list[dict[str, Any]]:
-        manifest = self._get_account(account, seen)
+        what, watched = _describe(account), watched_account(account)
+        try:
+            manifest = self._get(SERVICE_ACCOUNTS.path(account.namespace, account.name), None, what)
+        except BundleError as error:
+            if error.reason is not Reason.SECRET_NOT_FOUND:
+                raise
+            seen(watched, "")
+            try:
+                absence = find_absence(self._client, account)
+            except ApiError as refusal:
+                raise translate_refusal(refusal, None, what) from None
+            raise absence from None
+        seen(watched, manifest["metadata"]["resourceVersion"])
         references = [
             SecretReference(namespace=account.namespace, name=reference["name"])
             for reference in manifest.get("imagePullSecrets") or []
@@ -175,34 +187,15 @@ class SecretReader:
             raise BundleError(Reason.SECRET_FORBIDDEN, f"{problem}; {remedy} --secret-namespaces")
         secret = ObjectReference(namespace, reference.name, account.user.name if account else "")
         seen(secret, "")
-        if account:
-            self._check(deployment, account, seen)
+        if account:  # the Secrets of its successor are not for these sources
+            try:
+                check_before_reading(self._client, deployment, account, seen)
+            except ApiError as error:
+                raise translate_refusal(error, None, _describe(account)) from None
         what = f'{path}: Secret "{namespace}/{reference.name}"'
         manifest = self._get(SECRETS.path(namespace, reference.name), account, what)
         seen(secret, manifest["metadata"]["resourceVersion"])
         return manifest
-
-    def _get_account(self, account: Account, seen: Seen) -> dict[str, Any]:
-        try:
-            manifest = self._get(SERVICE_ACCOUNTS.path(account.namespace, account.name), None, _describe(account))
-        except BundleError as error:
-            if error.reason is not Reason.SECRET_NOT_FOUND:
-                raise
-            seen(watched_account(account), "")
-            try:
-                absence = find_absence(self._client, account)
-            except ApiError as refusal:
-                raise _translate(refusal, None, _describe(account)) from None
-            raise absence from None
-        seen(watched_account(account), manifest["metadata"]["resourceVersion"])
-        return manifest
-
-    def _check(self, deployment: BundleDeployment, account: Account, seen: Seen) -> None:
-        # The Secrets of its successor are not for these sources.
-        try:
-            check_before_reading(self._client, deployment, account, seen)
-        except ApiError as error:
-            raise _translate(error, None, _describe(account)) from None
 
     def read_unfollowed(self, namespace: str, name: str, path: str) -> dict[str, Any]:
         """Return a Secret that no tenant may read, so that nobody waits for its changes: a failure is tried again."""
@@ -215,7 +208,7 @@ class SecretReader:
         try:
             manifest: dict[str, Any] = self._client.acting_as(account.user if account else None).get(path).value
         except ApiError as error:
-            raise _translate(error, account, what) from None
+            raise translate_refusal(error, account, what) from None
         return manifest
 
 
@@ -274,10 +267,6 @@ def _decode(secret: Mapping[str, Any], path: str) -> dict[str, bytes]:
 
 def _describe(account: Account) -> str:
     return f'spec.serviceAccountName: ServiceAccount "{account.namespace}/{account.name}"'
-
-
-def _translate(error: ApiError, account: Account | None, what: str) -> BundleError:
-    return translate_refusal(error, account, what, missing=Reason.SECRET_NOT_FOUND, verbs="get")
 
 
 PROGRESS_SECONDS = 5.0
