@@ -46,36 +46,10 @@ from rukpak.controller.telemetry import DEAF, InternalError, Observer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceServices:
-    """What finds the wanted revision: it resolves sources, and fetches and renders content."""
-
-    builder: Builder
-    background: BackgroundWork
-    access: SourceAccess
-    read_config: Callable[[BundleDeployment, Account | None, Seen], KnownConfig]
-    """See `references.read_config`."""
-    poller: Poller
-    look_up: Callable[[BundleDeployment, Lookup], Found] | None = None
-    """Reads what the bundle of a BundleDeployment looks up; None: nothing is looked up."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectServices:
-    """What acts on the objects of a revision, and explains them."""
-
-    applier: Applier
-    remover: Remover
-    hook_runner: HookRunner
-    explainer: Explainer
-    installed: InstalledTargetsCache = field(default_factory=InstalledTargetsCache)
-    observer: Observer = DEAF
-    """Gets durations of applying and pruning, and counts of drift."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
     """What passes use. Thread-safe."""
 
+    # what is known, and what is stored
     watches: Watches
     discovery: Discovery
     revisions: RevisionStore
@@ -86,9 +60,26 @@ class Services:
     """Watches what BundleDeployments wait for besides their own objects."""
     dependencies: DependencyReader
     writer: StatusWriter
-    sources: SourceServices
-    objects: ObjectServices
     now: Callable[[], datetime]
+
+    # what resolves sources, and fetches and renders content
+    builder: Builder
+    background: BackgroundWork
+    access: SourceAccess
+    read_config: Callable[[BundleDeployment, Account | None, Seen], KnownConfig]
+    """See `references.read_config`."""
+    poller: Poller
+    look_up: Callable[[BundleDeployment, Lookup], Found] | None = None
+    """Reads what the bundle of a BundleDeployment looks up; None: nothing is looked up."""
+
+    # what acts on the objects of a revision, and explains them
+    applier: Applier
+    remover: Remover
+    hook_runner: HookRunner
+    explainer: Explainer
+    installed: InstalledTargetsCache = field(default_factory=InstalledTargetsCache)
+    observer: Observer = DEAF
+    """Gets durations of applying and pruning, and counts of drift."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -258,13 +258,13 @@ def _remove_now(context: Context, teardown: Teardown, cause: RemovalCause, user:
 
     Raises: ApiError.
     """
-    removals = context.services.objects.remover.remove(teardown.now, context.name, cause, user)
+    removals = context.services.remover.remove(teardown.now, context.name, cause, user)
     denied = [each for each in removals if user and _is_denied(each)]
     if not denied or user is None:
         return removals
     abandoned = [each for each in denied if cause is not RemovalCause.ORPHAN and is_garbage_collected(each.record)]
     kept = [each.record for each in denied if each not in abandoned]
-    released = context.services.objects.remover.remove(kept, context.name, RemovalCause.ORPHAN, user)
+    released = context.services.remover.remove(kept, context.name, RemovalCause.ORPHAN, user)
     stuck = [each for each in released if _is_denied(each)]
     _give_up(context, [*abandoned, *stuck])
     why = f'kept because "{user.name}" may not delete it'
@@ -322,7 +322,7 @@ def _describe(
 
 def _explain(context: Context, awaited: Iterable[Record]) -> Explanations:
     namespaces = [Question(record=record) for record in awaited if may_explain(record)]
-    explainer, inquiries = context.services.objects.explainer, context.memory.health.inquiries
+    explainer, inquiries = context.services.explainer, context.memory.health.inquiries
     return explainer.explain(context.name, inquiries, namespaces) if namespaces else NOTHING
 
 

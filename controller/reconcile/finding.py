@@ -212,7 +212,7 @@ def poll_sources(context: Context) -> Context:
 
     Raises: ApiError.
     """
-    poller, memory = context.services.sources.poller, context.memory.sources.poll
+    poller, memory = context.services.poller, context.memory.sources.poll
     if not _may_poll(context):
         poller.stop(context.deployment, memory)
         return context
@@ -224,7 +224,7 @@ def poll_sources(context: Context) -> Context:
 
 def seconds_to_poll(context: Context) -> float | None:
     """Return the seconds until the next poll; None without one, or while one is active."""
-    poller, memory = context.services.sources.poller, context.memory.sources.poll
+    poller, memory = context.services.poller, context.memory.sources.poll
     return poller.seconds_to_next(context.deployment, memory) if _may_poll(context) else None
 
 
@@ -416,7 +416,7 @@ def _request_with_config(context: Context, sources: tuple[SourcePin, ...]) -> Re
 def _read_config(context: Context, version: str) -> KnownConfig:
     versions: dict[ObjectReference, str | None] = {}
     try:
-        found = context.services.sources.read_config(context.deployment, context.account, versions.__setitem__)
+        found = context.services.read_config(context.deployment, context.account, versions.__setitem__)
     except BundleError as error:
         follow_config(context, versions)
         context.memory.sources.config = None
@@ -432,7 +432,7 @@ def follow_config(context: Context, versions: Mapping[ObjectReference, str | Non
 
 
 def _describe_work(context: Context, purpose: str) -> str:
-    if context.services.sources.background.is_queued(context.name, purpose):
+    if context.services.background.is_queued(context.name, purpose):
         return QUEUED
     text = context.memory.sources.progress.text
     return f"{FETCHING if purpose == BUILD else RESOLVING}{text and f' ({text})'}"
@@ -440,7 +440,7 @@ def _describe_work(context: Context, purpose: str) -> str:
 
 def _watch_secrets(context: Context) -> None:
     # Not while sources are retried because of a changed Secret: that change would be reported over and over.
-    if context.services.sources.background.is_busy(context.name):
+    if context.services.background.is_busy(context.name):
         return
     progress = (context.memory.sources.progress, context.memory.sources.poll.progress)
     watch_secrets(context.services.follower, context.name, progress, share=context.share)
@@ -458,7 +458,7 @@ def _note_failure(context: Context, ticket: str, error: BundleError) -> BundleEr
 
 def _end_preparation(context: Context) -> None:
     # The revision is available, or its spec cannot be used: nothing is being made, or has failed.
-    context.services.sources.background.cancel(context.name, *PURPOSES)
+    context.services.background.cancel(context.name, *PURPOSES)
     context.memory.retries.succeeded(PREPARATION)
     context.memory.sources.progress = SourceProgress()
 
@@ -467,12 +467,12 @@ def _resolve(context: Context, known: Pins, cancelled: Event, build_context: Bui
     status = context.status
     if context.requested_at == status.last_handled_reconcile_at:
         build_context = replace(build_context, unchecked=find_unchecked(context.spec, status.sources))
-    resolved = context.services.sources.builder.resolve(context.spec, known, cancelled, build_context)
+    resolved = context.services.builder.resolve(context.spec, known, cancelled, build_context)
     is_first = not (status.revision or status.installed_revision)
     needs_more = needs_objects(context.spec) or context.spec.take_over  # which only a pass reads
     if is_first and not (resolved.failure or needs_more or cancelled.is_set()):
         request = make_request(context, resolved.found)
-        context.services.sources.background.begin(
+        context.services.background.begin(
             context.name,
             build_ticket(request),
             lambda cancelled: _build(context, request, (), cancelled, build_context),
@@ -499,12 +499,10 @@ def _build(
     capabilities = recall_kinds(discovery.capabilities(), known.kinds if known else None)
     # What the last revision needed, the next one will most likely need: then it is rendered only once.
     capabilities = replace(capabilities, custom=_ask([(group, version, kind) for group, version, kind, _ in recorded]))
-    look_up = context.services.sources.look_up
+    look_up = context.services.look_up
     build_context = replace(build_context, custom_kinds=_ask, look_up=look_up and partial(look_up, context.deployment))
     try:
-        made = context.services.sources.builder.build(
-            request, capabilities, cancelled, build_context, kept=kept, given=given
-        )
+        made = context.services.builder.build(request, capabilities, cancelled, build_context, kept=kept, given=given)
     except BundleError as error:
         raise withhold(error, request.spec) from None
     return record_kinds(made, capabilities, context.services.watches.served.is_aggregated)
@@ -521,12 +519,10 @@ def _take(
         raise held
     if context.memory.sources.progress.ticket != context.spec_version:
         context.memory.sources.progress = SourceProgress(context.spec_version)
-    build_context = context.services.sources.access.build_context(context.deployment, context.memory.sources.progress)
+    build_context = context.services.access.build_context(context.deployment, context.memory.sources.progress)
     try:
         place = Place(share=context.share, purpose=purpose)
-        result = context.services.sources.background.take(
-            name, ticket, lambda cancelled: work(cancelled, build_context), place
-        )
+        result = context.services.background.take(name, ticket, lambda cancelled: work(cancelled, build_context), place)
     except BundleError as error:
         last = context.memory.retries.last(PREPARATION, tried)
         raise _note_failure(context, ticket, keep_first(last, error)) from None

@@ -172,7 +172,7 @@ def _preview(context: Context, revision: Revision, target: Revision | None) -> P
     options, differences, hindrance = preview_work(context, proposed, target)
     problems = [hindrance] if hindrance else []
     if not (problems or _is_judged(context, revision)):
-        problems = context.services.objects.applier.find_problems(options, differences.changed)
+        problems = context.services.applier.find_problems(options, differences.changed)
     memory.preview = Preview(key=key, differences=differences, problems=tuple(problems), at=now)
     return memory.preview
 

@@ -73,9 +73,7 @@ def are_left(context: Context, wanted: Wanted) -> bool:
     revision = wanted.revision
     if revision is None or _is_done(context, wanted):
         return False
-    return not context.services.objects.hook_runner.has_run(
-        revision, _event_after(context, wanted), context.memory.hooks
-    )
+    return not context.services.hook_runner.has_run(revision, _event_after(context, wanted), context.memory.hooks)
 
 
 def around_teardown(context: Context, event: HookEvent) -> BundleError | None:
@@ -104,10 +102,10 @@ def tidy(context: Context, revisions: Iterable[Revision], user: User | None, unf
         return HookRemains(unknown=tuple(unknown))
     remains = []
     for revision in found:
-        run = {event for event in HookEvent if context.services.objects.hook_runner.has_run(revision, event, progress)}
+        run = {event for event in HookEvent if context.services.hook_runner.has_run(revision, event, progress)}
         over = run if revision.digest == unfinished else set(HookEvent)
         remains.append(
-            context.services.objects.hook_runner.tidy(revision, _options(context, revision, user), over.__contains__)
+            context.services.hook_runner.tidy(revision, _options(context, revision, user), over.__contains__)
         )
     return HookRemains(
         failures=tuple(failure for each in remains for failure in each.failures),
@@ -132,7 +130,7 @@ def _run(revision: Revision, event: HookEvent, context: Context) -> BundleError 
     options = _options(context, revision, account.user if account else None)
     if not event.is_of_teardown:
         options = replace(options, proceed=context.may_proceed)
-    return context.services.objects.hook_runner.run(revision, event, options)
+    return context.services.hook_runner.run(revision, event, options)
 
 
 def _options(context: Context, revision: Revision, user: User | None) -> HookOptions:
@@ -147,7 +145,7 @@ def _options(context: Context, revision: Revision, user: User | None) -> HookOpt
         retries=context.memory.retries,
         deadline=context.spec.progress_deadline_seconds,
         conceals=reads_secrets(context.spec) or shows_secrets(revision.terms),
-        explain=partial(context.services.objects.explainer.explain, context.name),
+        explain=partial(context.services.explainer.explain, context.name),
         confirm=make_confirmation(context, revision.digest),
     )
 

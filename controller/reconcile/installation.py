@@ -104,7 +104,7 @@ def apply(work: Work) -> Report:
     if work.only_compare:
         return _compare(work)
     if work.is_new_account:
-        work = replace(work, lack=work.context.services.objects.applier.review(work.options))
+        work = replace(work, lack=work.context.services.applier.review(work.options))
     work.context.memory.checked_account = None if work.lack else account_of(work.revision.terms)
     _trust_status(work.context, work.options.wanted.revision)  # waves are judged while the plan is executed
     outcomes = execute(work.context, work.plan, work.options)
@@ -117,7 +117,7 @@ def apply(work: Work) -> Report:
 
 def find_installed(context: Context) -> InstalledTargets | None:
     """Return the targets of the installed revision, if they are known and of this spec."""
-    found = context.services.objects.installed.find(context.name)
+    found = context.services.installed.find(context.name)
     if found is None or found.ledger is not context.memory.ledger or found.spec_version != context.spec_version:
         return None
     return found if found.targets.rest.revision == context.status.installed_revision else None
@@ -136,7 +136,7 @@ def keep_installed(context: Context, revision: Revision, wanted: TargetSet) -> N
             spec_version=context.spec_version,
             ledger=ledger,
         )
-    context.services.objects.installed.keep(context.name, targets)
+    context.services.installed.keep(context.name, targets)
 
 
 def _compare(work: Work) -> Report:
@@ -183,8 +183,8 @@ def execute(context: Context, plan: Plan, options: ApplyOptions) -> list[Outcome
 
     Raises: ApiError.
     """
-    memory, observer, started = context.memory, context.services.objects.observer, time.monotonic()
-    outcomes = context.services.objects.applier.execute(plan, options)
+    memory, observer, started = context.memory, context.services.observer, time.monotonic()
+    outcomes = context.services.applier.execute(plan, options)
     if any(outcome.tried for outcome in outcomes):
         succeeded = not any(outcome.error for outcome in outcomes)
         observer.phase_ended(Phase.APPLY, time.monotonic() - started, succeeded=succeeded)
@@ -209,9 +209,9 @@ def survey_drift(context: Context, plan: Plan, options: ApplyOptions) -> Survey:
 
     Raises: ApiError.
     """
-    survey = context.services.objects.applier.survey(plan, options)
+    survey = context.services.applier.survey(plan, options)
     context.memory.ledger.learn(survey.same)
-    context.services.objects.observer.drift_found(context.memory.drift.see([each.key for each in survey.drifted]), 0)
+    context.services.observer.drift_found(context.memory.drift.see([each.key for each in survey.drifted]), 0)
     return survey
 
 
@@ -420,10 +420,10 @@ def _remove(
     if surplus:
         options.confirm()
     started = time.monotonic()
-    removals = context.services.objects.remover.remove(surplus, options.owner.name, RemovalCause.PRUNE, options.user)
+    removals = context.services.remover.remove(surplus, options.owner.name, RemovalCause.PRUNE, options.user)
     removals += [Removal(record=Record(key=key), error=error) for key, error in unreadable.items()]
     failures = [removal.error for removal in removals if removal.error]
-    context.services.objects.observer.phase_ended(Phase.PRUNE, time.monotonic() - started, succeeded=not failures)
+    context.services.observer.phase_ended(Phase.PRUNE, time.monotonic() - started, succeeded=not failures)
     if failures:  # a transient failure is retried soon, not only with the slow ones
         passing = next((error for error in failures if error.reason.retry is Retry.TRANSIENT), failures[0])
         _note_failure(context, passing, options)
@@ -501,7 +501,7 @@ def assess_work(
 
 
 def _explain(context: Context) -> Explain:
-    return partial(context.services.objects.explainer.explain, context.name)
+    return partial(context.services.explainer.explain, context.name)
 
 
 def _trust_status(context: Context, revision: str) -> None:
@@ -571,7 +571,7 @@ def _still_left(context: Context, record: Record, left: Leftover) -> Leftover:
     kind = next((each for each in context.recorded_kinds if (each.group, each.kind) == record.key[:2]), None)
     resource = context.services.discovery.resource(kind) if kind else None
     user = context.account.user if context.account else None
-    live = context.services.objects.applier.reader.read_whole((record.key, resource), user) if resource else None
+    live = context.services.applier.reader.read_whole((record.key, resource), user) if resource else None
     return leftovers.still_left(left, live) if live else left
 
 

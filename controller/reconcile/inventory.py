@@ -194,7 +194,7 @@ def read_unwatched(
     """
     unseen = [(key, resource) for key, each in named.items() if (resource := _unseen(context, each))]
     failures: dict[ObjectKey, BundleError] = {}
-    for key, found in context.services.objects.applier.reader.read_all(unseen, user).items():
+    for key, found in context.services.applier.reader.read_all(unseen, user).items():
         if isinstance(found, ApiError):
             failures[key] = classify(found, key, install_namespace="").to_error()
         elif found is None or found.owner != context.name:

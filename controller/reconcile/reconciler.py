@@ -114,7 +114,7 @@ class Reconciler:
     def _act(self, context: Context) -> Requeue:
         if context.metadata.deletion_timestamp is None:
             return self._advance(context)
-        self._services.sources.background.cancel(context.name)  # it needs no content any more
+        self._services.background.cancel(context.name)  # it needs no content any more
         watch_secrets(self._services.follower, context.name, ())
         follow_config(context, {})
         requeue = deletion.tear_down(context)
@@ -161,11 +161,11 @@ class Reconciler:
 
     def _forget(self, name: str) -> Requeue:
         services = self._services
-        services.sources.background.cancel(name)
+        services.background.cancel(name)
         services.follower.forget(name)
         services.large.leave(name)
         services.watches.objects.forget(name)
-        services.objects.installed.keep(name, None)
+        services.installed.keep(name, None)
         memory, left = self.memories.drop(name), services.watches.deployments.outline(name)
         has_moved = memory is not None and left is not None and left.metadata.uid == memory.uid  # to another shard
         if memory and not (memory.torn_down or has_moved):  # a user has removed its finalizer
