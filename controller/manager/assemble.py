@@ -48,7 +48,7 @@ from rukpak.controller.reconcile.reconciler import Reconciler
 from rukpak.controller.revisions.accounts import Accounts
 from rukpak.controller.revisions.background import BackgroundWork, Quarantine
 from rukpak.controller.revisions.polling import Poller
-from rukpak.controller.revisions.references import DependencyReader, look_up, read_config
+from rukpak.controller.revisions.references import find_waiting, look_up, read_config
 from rukpak.controller.revisions.source_access import SecretReader, SourceAccess
 from rukpak.controller.revisions.store import LargeRevisions, RevisionSecrets, RevisionStore, Sweeper, remove_orphans
 from rukpak.controller.settings import Settings, parse_address
@@ -224,7 +224,7 @@ def _make_services(
         signatures=settings.signatures(),
         accounts=Accounts(client, accounts, follower),
         follower=follower,
-        dependencies=DependencyReader(client, discovery, watches),
+        find_waiting=partial(find_waiting, client, discovery, watches),
         writer=StatusWriter(client, watches.deployments, events),
         builder=builder,
         background=background,

@@ -6,12 +6,13 @@ what is remembered (memory.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Self
 
 from rukpak.api import names
+from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Lookup
 from rukpak.api.v1alpha2.conditions import ConditionType, Reason
 from rukpak.api.v1alpha2.types import BundleDeployment, ObjectMeta, Spec, Status
@@ -34,7 +35,7 @@ from rukpak.controller.reconcile.memory import InstalledTargetsCache, Memory
 from rukpak.controller.revisions.accounts import Account, Accounts, Seen, account_in
 from rukpak.controller.revisions.background import BackgroundWork
 from rukpak.controller.revisions.polling import Poller
-from rukpak.controller.revisions.references import DependencyReader, KnownConfig
+from rukpak.controller.revisions.references import KnownConfig
 from rukpak.controller.revisions.source_access import SourceAccess
 from rukpak.controller.revisions.store import LargeRevisions, RevisionStore
 from rukpak.controller.sharing import share_of
@@ -58,7 +59,8 @@ class Services:
     signatures: SignaturePolicy = field(default_factory=SignaturePolicy)
     follower: ObjectFollower
     """Watches what BundleDeployments wait for besides their own objects."""
-    dependencies: DependencyReader
+    find_waiting: Callable[[BundleDeployment, Seen], list[str]]
+    """See `references.find_waiting`."""
     writer: StatusWriter
     now: Callable[[], datetime]
 
@@ -185,6 +187,16 @@ class Context:
     def _write(self, status: Status) -> Self:
         written = self.services.writer.write_status(self.deployment, status)
         return replace(self, deployment=written)
+
+    def note_failure(self, key: Hashable, fingerprint: str, error: BundleError) -> bool:
+        """Record a failed attempt, see `Retries.failed`; returns whether the last one had not failed like this."""
+        last = self.memory.retries.last(key, fingerprint)
+        self.memory.retries.failed(key, fingerprint, error)
+        return last is None or last.message != error.message
+
+    def about(self, error: BundleError) -> dict[str, str]:
+        """Return what a log record says about a failure."""
+        return {"BundleDeployment": self.name, "reason": error.reason.value, "problem": error.message}
 
     def record(self, notes: Iterable[Note]) -> None:
         """Queue Events about the BundleDeployment."""

@@ -103,7 +103,9 @@ def _delete(context: Context, kinds: list[GroupVersionKind]) -> Requeue:
         waits = None if owner.orphan else _tidy_hooks(context, mandate)
         context.memory.torn_down = waits is None
         return waits or _finish(context)
-    return _remove(_announce(context, teardown), teardown, mandate, error)
+    if not _is_announced(context):  # many objects take a while to delete
+        context = _write(context, Deletion(remaining=len(teardown.remaining)))
+    return _remove(context, teardown, mandate, error)
 
 
 def _kinds_with_objects(context: Context, kinds: list[GroupVersionKind]) -> list[GroupVersionKind]:
@@ -136,7 +138,7 @@ def _remove(context: Context, teardown: Teardown, mandate: Mandate, unreadable: 
 def _left(context: Context, mandate: Mandate) -> dict[ObjectKey, Record]:
     observed = context.services.watches.objects.of(context.name)
     named = observed if mandate.named is None else mandate.named
-    inventory.report_strays(context, observed, named)
+    inventory.report_strays(context, inventory.look_for_strays(context, observed, named))
     return {
         key: each for key, each in observed.items() if key in named and key not in context.memory.deletion.abandoned
     }
@@ -162,12 +164,6 @@ def _abandon(context: Context, mandate: Mandate, hindrance: BundleError) -> Requ
 def _fail(context: Context, error: BundleError) -> Requeue:
     _write(context, Deletion(remaining=0, error=error))
     return Requeue(failed=True, cause="nothing can be deleted")
-
-
-def _announce(context: Context, teardown: Teardown) -> Context:
-    # Many objects take a while to delete.
-    is_announced = _is_announced(context)
-    return context if is_announced else _write(context, Deletion(remaining=len(teardown.remaining)))
 
 
 def _is_announced(context: Context) -> bool:
@@ -203,7 +199,9 @@ def _tidy_hooks(context: Context, mandate: Mandate) -> Requeue | None:
 def _finish(context: Context) -> Requeue:
     # The revisions were needed until now.
     context.services.revisions.keep_only(context.name, ())
-    _remove_finalizer(context)
+    finalizers = [finalizer for finalizer in context.metadata.finalizers if finalizer != names.FINALIZER]
+    attempt(lambda: context.services.writer.set_finalizers(context.deployment, finalizers), HTTPStatus.NOT_FOUND)
+    log.info("BundleDeployment removed", extra={"BundleDeployment": context.name})
     return NEVER
 
 
@@ -327,22 +325,10 @@ def _explain(context: Context, awaited: Iterable[Record]) -> Explanations:
 
 
 def _write(context: Context, deletion: Deletion) -> Context:
-    if deletion.error:
-        _log(context, deletion.error)
+    last, error = context.status.condition(ConditionType.READY), deletion.error
+    if error and error.reason.retry is not Retry.WAIT and (last is None or last.message != error.message):
+        log.warning("objects not deleted", extra=context.about(error))
     return context.report(deletion)
-
-
-def _remove_finalizer(context: Context) -> None:
-    finalizers = [finalizer for finalizer in context.metadata.finalizers if finalizer != names.FINALIZER]
-    attempt(lambda: context.services.writer.set_finalizers(context.deployment, finalizers), HTTPStatus.NOT_FOUND)
-    log.info("BundleDeployment removed", extra={"BundleDeployment": context.name})
-
-
-def _log(context: Context, error: BundleError) -> None:
-    last = context.status.condition(ConditionType.READY)
-    if error.reason.retry is not Retry.WAIT and (last is None or last.message != error.message):
-        about = {"BundleDeployment": context.name, "reason": error.reason.value, "problem": error.message}
-        log.warning("objects not deleted", extra=about)
 
 
 def _name(record: Record, explanations: Explanations) -> str:

@@ -250,16 +250,17 @@ def _sources(context: Context) -> tuple[tuple[SourcePin, ...] | None, BundleErro
     known = match_pins(context.spec, () if renew else status.sources)
     if (found := _known_sources(context, known)) is not None:
         return found, None
+    ticket = f"resolve {context.spec_version}"
     resolved = _take(
         context,
-        resolve_ticket(context),
+        ticket,
         RESOLVE,
         lambda cancelled, build_context: _resolve(context, known, cancelled, build_context),
     )
     if resolved is None:
         return None, None
     if resolved.failure:
-        failure = _note_failure(context, resolve_ticket(context), resolved.failure)
+        failure = _note_failure(context, ticket, resolved.failure)
         return None if renew else resolved.found, failure
     context.memory.retries.succeeded(PREPARATION)
     context.memory.sources.resolved = (context.spec_version, resolved.found)
@@ -333,11 +334,6 @@ def _refuse_emptiness(context: Context, made: Revision | PackedRevision) -> None
 
 def _tried(context: Context, ticket: str) -> str:
     return f"{ticket} {context.spec_version}"
-
-
-def resolve_ticket(context: Context) -> str:
-    """Return the ticket of resolving sources."""
-    return f"resolve {context.spec_version}"
 
 
 def build_ticket(request: Request) -> str:
@@ -447,12 +443,8 @@ def _watch_secrets(context: Context) -> None:
 
 
 def _note_failure(context: Context, ticket: str, error: BundleError) -> BundleError:
-    tried = _tried(context, ticket)
-    last = context.memory.retries.last(PREPARATION, tried)
-    context.memory.retries.failed(PREPARATION, tried, error)
-    about = {"BundleDeployment": context.name, "reason": error.reason.value, "problem": error.message}
-    is_news = last is None or last.message != error.message
-    log.log(logging.WARNING if is_news else logging.DEBUG, "revision not available", extra=about)
+    is_news = context.note_failure(PREPARATION, _tried(context, ticket), error)
+    log.log(logging.WARNING if is_news else logging.DEBUG, "revision not available", extra=context.about(error))
     return error
 
 

@@ -126,8 +126,7 @@ def commit(work: Work) -> None:
     try:
         stored.retire_others(context, revision.digest)
     except BundleError as error:
-        about = {"BundleDeployment": context.name, "reason": error.reason.value, "problem": error.message}
-        log.warning("older revision can be applied without approval", extra=about)
+        log.warning("older revision can be applied without approval", extra=context.about(error))
 
 
 def _let_pass(context: Context, revision: Revision) -> Revision:
@@ -244,18 +243,14 @@ def _cyclic(context: Context, known: Mapping[str, Dependency | None]) -> BundleE
 
 
 def _unready(context: Context, known: Mapping[str, Dependency | None], seen: Seen) -> BundleError | None:
-    names = context.spec.required_deployments
-    waiting = [text for name in names if (text := _describe_dependency(name, known.get(name)))]
-    waiting += context.services.dependencies.find_waiting(context.deployment, seen)
+    found = [(name, known.get(name)) for name in context.spec.required_deployments]
+    hindrances = [(name, each.hindrance if each else MISSING) for name, each in found]
+    waiting = [f'"{name}" ({hindrance})' for name, hindrance in hindrances if hindrance]
+    waiting += context.services.find_waiting(context.deployment, seen)
     if not waiting:
         return None
     message = f"spec.dependsOn: waiting for {list_some(waiting)}; continues when all of them are ready"
     return BundleError(Reason.DEPENDENCY_NOT_READY, message)
-
-
-def _describe_dependency(name: str, dependency: Dependency | None) -> str:
-    hindrance = dependency.hindrance if dependency else MISSING
-    return f'"{name}" ({hindrance})' if hindrance else ""
 
 
 def find_dependency_hindrance(context: Context) -> BundleError | None:

@@ -53,27 +53,24 @@ def before_install(context: Context, revision: Revision, targets: TargetSet) -> 
     return None if has_begun else _run(revision, HookEvent.PRE_INSTALL, context)
 
 
-def after_apply(context: Context, wanted: Wanted, targets: TargetSet) -> BundleError | None:
-    """Run the hooks after a revision was applied; returns why they are not done.
+def after_apply(context: Context, wanted: Wanted, targets: TargetSet) -> tuple[bool, BundleError | None]:
+    """Run the hooks after a revision was applied, unless another one is wanted.
 
     If a first install has nothing that waits for the hooks before it, these run here, too.
 
+    Returns: whether they have run: the revision is not installed before; and why they are not done.
     Raises: ApiError.
     """
-    revision = wanted.revision
-    if not wanted.current or revision is None or _is_done(context, wanted):
-        return None
-    is_ungated = not context.status.installed_revision and not any(map(_waits_for_hooks, targets.by_key))
-    before = _run(revision, HookEvent.PRE_INSTALL, context) if is_ungated else None
-    return before or _run(revision, _event_after(context, wanted), context)
-
-
-def are_left(context: Context, wanted: Wanted) -> bool:
-    """Whether an applied revision waits for hooks: it is not installed then, even if another one is wanted."""
-    revision = wanted.revision
+    revision, failure = wanted.revision, None
     if revision is None or _is_done(context, wanted):
-        return False
-    return not context.services.hook_runner.has_run(revision, _event_after(context, wanted), context.memory.hooks)
+        return True, None
+    event = _event_after(context, wanted)
+    if wanted.current:
+        is_ungated = not context.status.installed_revision and not any(map(_waits_for_hooks, targets.by_key))
+        before = _run(revision, HookEvent.PRE_INSTALL, context) if is_ungated else None
+        failure = before or _run(revision, event, context)
+    has_run = context.services.hook_runner.has_run(revision, event, context.memory.hooks)
+    return failure is None and has_run, failure
 
 
 def around_teardown(context: Context, event: HookEvent) -> BundleError | None:

@@ -144,12 +144,14 @@ def _compare(work: Work) -> Report:
     report, context, options = work.report(), work.context, work.options
     survey = survey_drift(context, work.plan, options)
     observed = context.services.watches.objects.of(context.name)
+    strays = inventory.look_for_strays(context, observed, options.wanted.by_key, options.older)
+    inventory.report_strays(context, strays)
     return replace(
         report,
         failure=work.hindrance or report.failure,
         drifted=survey.drifted,
         handed_over=survey.handed_over,
-        strays=tuple(sorted(inventory.report_strays(context, observed, options.wanted.by_key, options.older))),
+        strays=tuple(sorted(strays)),
         skipped_kinds=options.wanted.skipped_kinds,
         progress=assess_work(
             work, left_out=survey.handed_over, refusals={**_find_unapplied(work, survey), **survey.refused}
@@ -254,7 +256,8 @@ def finish(work: Work, outcomes: list[Outcome]) -> Report:
     remains = _tidy_hooks(work, is_applied=is_applied)
     look = work.context.services.watches.objects.look(context.name, context.memory.ledger.reader.seen)
     observed = look.records
-    strays = inventory.report_strays(context, observed, options.wanted.by_key, options.older)
+    strays = inventory.look_for_strays(context, observed, options.wanted.by_key, options.older)
+    inventory.report_strays(context, strays)
     has_remains = bool(remains.failures or remains.unknown)
     is_done = is_applied and not (has_remains or work.wanted.fetching)
     is_over = is_done and _is_over(work, outcomes, waiting, look)
@@ -302,10 +305,9 @@ def _find_wave(work: Work, outcomes: Iterable[Outcome]) -> Wave | None:
 
 def _finish_hooks(work: Work, outcomes: list[Outcome]) -> tuple[bool, BundleError | None]:
     # Whether all objects are applied and the hooks of the revision have run, and why hooks have not.
-    applied = not (work.lack or any(outcome.error for outcome in outcomes))
-    hook_failure = hook_phases.after_apply(work.context, work.wanted, work.options.wanted) if applied else None
-    applied = applied and hook_failure is None and not hook_phases.are_left(work.context, work.wanted)
-    return applied, hook_failure
+    if work.lack or any(outcome.error for outcome in outcomes):
+        return False, None
+    return hook_phases.after_apply(work.context, work.wanted, work.options.wanted)
 
 
 def _tidy_hooks(work: Work, *, is_applied: bool) -> HookRemains:
@@ -426,19 +428,11 @@ def _remove(
     context.services.observer.phase_ended(Phase.PRUNE, time.monotonic() - started, succeeded=not failures)
     if failures:  # a transient failure is retried soon, not only with the slow ones
         passing = next((error for error in failures if error.reason.retry is Retry.TRANSIENT), failures[0])
-        _note_failure(context, passing, options)
+        if context.note_failure(RemovalCause.PRUNE, options.wanted.revision, passing):
+            log.warning("objects not pruned", extra=context.about(passing))
     else:
         context.memory.retries.succeeded(RemovalCause.PRUNE)
     return removals
-
-
-def _note_failure(context: Context, error: BundleError, options: ApplyOptions) -> None:
-    name, revision = options.owner.name, options.wanted.revision
-    last = context.memory.retries.last(RemovalCause.PRUNE, revision)
-    context.memory.retries.failed(RemovalCause.PRUNE, revision, error)
-    if last is None or last.message != error.message:
-        about = {"BundleDeployment": name, "reason": error.reason.value, "problem": error.message}
-        log.warning("objects not pruned", extra=about)
 
 
 def assess_installed(context: Context) -> Progress:
@@ -541,12 +535,7 @@ def review_leftovers(context: Context, outcomes: Iterable[Outcome]) -> tuple[Lef
         context: of the pass.
         outcomes: of the pass. What they tell replaces what was known of an object; one that was made again has none.
     """
-    objects, looked_at, known = (
-        context.services.watches.objects,
-        context.memory.ledger.looked_at,
-        context.status.leftovers,
-    )
-    outcomes = list(outcomes)
+    objects, known, outcomes = context.services.watches.objects, context.status.leftovers, list(outcomes)
     found = {outcome.task.target.key: outcome.left for outcome in outcomes if outcome.left}
     made = {o.task.target.key for o in outcomes if o.tried and not o.error and o.task.action is Action.CREATE}
     observed = objects.of(context.name) if known or found else {}
@@ -559,8 +548,7 @@ def review_leftovers(context: Context, outcomes: Iterable[Outcome]) -> tuple[Lef
         if left.fields and (key in observed or objects.is_forbidden(key.group, key.kind)):
             still.setdefault(key, []).append(left)
     seen = {key: observed[key].resource_version for key in (*still, *found) if key in observed}
-    looked_at.clear()
-    looked_at.update(seen)
+    context.memory.ledger.looked_at = seen
     objects.heed(context.name, frozenset(seen))
     return (*chain.from_iterable(still.values()), *chain.from_iterable(found.values()))
 

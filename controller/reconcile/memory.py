@@ -213,7 +213,6 @@ class SourceState:
 class Strays:
     """Objects with our marks that no revision names; written by inventory.py."""
 
-    keys: frozenset[ObjectKey] = frozenset()
     reported: frozenset[ObjectKey] = frozenset()
     """Those that an Event has reported."""
     quiet_until: float = 0.0

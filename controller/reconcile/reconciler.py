@@ -32,7 +32,7 @@ from rukpak.controller.reconcile import deletion, gates, installation, stored
 from rukpak.controller.reconcile.context import NEVER, UNKNOWN_SECONDS, UNLISTED, UNSYNCED, Context, Requeue, Services
 from rukpak.controller.reconcile.finding import Wanted, find_wanted, follow_config, poll_sources, seconds_to_poll
 from rukpak.controller.reconcile.gates import find_dependency_cycle
-from rukpak.controller.reconcile.inventory import had_any, kept_terms, look_for_strays, notes_on_strays
+from rukpak.controller.reconcile.inventory import had_any, look_for_strays, read_kept, report_strays
 from rukpak.controller.reconcile.memory import Memories
 from rukpak.controller.reconcile.planning import make_work, plan_repair
 from rukpak.controller.retries import SLOW_SECONDS, Retries, waits_for_cluster
@@ -218,7 +218,8 @@ def _record_account(context: Context) -> tuple[Context, BundleError | None]:
         # Reported when it is needed.
         used = before and before.model_copy(update={"generation": context.metadata.generation})
     else:
-        if refusal := judge(deployment, account, found, [] if before else kept_terms(context)):
+        kept = [] if before else [each.terms for each in read_kept(context)]
+        if refusal := judge(deployment, account, found, kept):
             return context, refusal
         used = record(deployment, account, found)
     if used != before:
@@ -281,8 +282,7 @@ def _complete(context: Context, report: Report) -> Report:
 
 
 def _publish(context: Context, report: Report) -> Context:
-    lost = stored.find_lost(context)
-    stored.drop_remnants(context, lost)  # while the history still names them
+    lost = stored.drop_lost(context)  # while the history still names them
     report = replace(report, poll_failure=context.memory.sources.poll.failure, lost=lost)
     problems = report.held.problems if report.held else ()
     errors = [error for error in (*report.errors, report.poll_failure, report.unkept, *problems) if error]
@@ -360,12 +360,12 @@ def _report_settled(context: Context) -> Report | None:
         return None
     look = _look(context) if outcomes else look
     status, memory, observed = context.status, context.memory, look.records
-    memory.strays.keys = frozenset()
+    strays: frozenset[ObjectKey] = frozenset()
     if outcomes or len(observed) > len(memory.ledger.left):
         strays = look_for_strays(context, observed, memory.ledger.left, memory.stored.older)
         if strays and had_any(context, strays):
             return None  # a pass over everything prunes them
-        context.record(notes_on_strays(context))
+        report_strays(context, strays)
     return Report(
         wanted=status.revision,
         revision=status.installed_revision,
@@ -374,7 +374,7 @@ def _report_settled(context: Context) -> Report | None:
         drifted=tuple(outcome.drift for outcome in outcomes if outcome.drift),
         awaiting_prune=tuple(_kept(context, observed, memory.stored.older)),
         conflicts=tuple(memory.ledger.conflicts()),
-        strays=tuple(sorted(memory.strays.keys)),
+        strays=tuple(sorted(strays)),
         progress=installation.assess_installed(context),
         managed_state=memory.ledger.managed_state if outcomes and not memory.ledger.drifted(look) else None,
         leftovers=installation.review_leftovers(context, outcomes),

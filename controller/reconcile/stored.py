@@ -6,7 +6,6 @@ A large one is in memory only while there is room (revisions/store.py). Not here
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from rukpak.api.errors import BundleError
@@ -60,21 +59,20 @@ def is_lost(context: Context) -> bool:
     return context.services.revisions.is_lost(context.name, context.status.installed_revision)
 
 
-def find_lost(context: Context) -> frozenset[str]:
-    """Return the digests of older revisions that are not stored any more, or damaged; sends no request."""
-    status = context.status
-    older = {each.revision for each in status.history} - {status.revision, status.installed_revision}
-    return frozenset(digest for digest in older if context.services.revisions.is_lost(context.name, digest))
+def drop_lost(context: Context) -> frozenset[str]:
+    """Return the digests of older revisions that are not stored any more, or damaged, and delete what is left of them.
 
-
-def drop_remnants(context: Context, lost: Iterable[str]) -> None:
-    """Delete what another client has left of older revisions, which nobody can apply any more.
+    Nobody can apply them any more. Without that, no request is sent.
 
     Raises: ApiError.
     """
-    for digest in lost:
-        if digest not in context.memory.stored.read and context.services.revisions.has_remnant(context.name, digest):
-            context.services.revisions.drop(context.name, digest)
+    status, revisions = context.status, context.services.revisions
+    older = {each.revision for each in status.history} - {status.revision, status.installed_revision}
+    lost = frozenset(digest for digest in older if revisions.is_lost(context.name, digest))
+    for digest in lost - context.memory.stored.read.keys():
+        if revisions.has_remnant(context.name, digest):
+            revisions.drop(context.name, digest)
+    return lost
 
 
 def digests(context: Context) -> tuple[str, ...]:

@@ -66,7 +66,9 @@ class _Job:
     name: str
     ticket: str
     share: str
-    run: Callable[[], Any]
+    work: Work[Any]
+    context: contextvars.Context
+    """Of the pass that asks for it, so that log records carry the id of that pass."""
     cancelled: threading.Event
     future: Future[Any]
 
@@ -165,10 +167,7 @@ class BackgroundWork:
         self._turns.drop(job.share, job)
 
     def _start(self, name: str, ticket: str, work: Work[Any], place: Place) -> None:
-        cancelled, future = threading.Event(), Future[Any]()
-        # In the context of the pass that asks for it, so that log records carry the id of that pass.
-        context = contextvars.copy_context()
-        job = _Job(name, ticket, place.share, lambda: context.run(self._work, name, work, cancelled), cancelled, future)
+        job = _Job(name, ticket, place.share, work, contextvars.copy_context(), threading.Event(), Future[Any]())
         self._jobs[name, place.purpose] = job
         self._turns.add(place.share, job, later=place.later)
         self._start_ready(job)
@@ -176,29 +175,23 @@ class BackgroundWork:
     def _start_ready(self, new: _Job | None = None) -> None:
         while not self._stopped and (job := self._turns.begin()):
             job.future.set_running_or_notify_cancel()
-            self._pool.submit(self._run, job, waited=job is not new)
-
-    def _work(self, name: str, work: Work[Result], cancelled: threading.Event) -> Result:
-        try:
-            return work(cancelled)
-        except (BundleError, ApiError, CancelledError):
-            raise
-        except BaseException as error:
-            log.exception("preparation error", extra={"BundleDeployment": name})
-            self._observer.bug_found()
-            bug = InternalError(error)
-        raise bug  # without the traceback, whose frames hold what was being rendered
+            self._pool.submit(job.context.run, self._run, job, waited=job is not new)
 
     def _run(self, job: _Job, *, waited: bool) -> None:
         if waited:
             self._started(job.name)
         began = time.thread_time()
         try:
-            result = job.run()
-        except BaseException as error:  # noqa: BLE001 - `take` raises it
-            job.future.set_exception(error.without_frames() if isinstance(error, BundleError) else error)
-        else:
-            job.future.set_result(result)
+            job.future.set_result(job.work(job.cancelled))
+        except BundleError as error:
+            job.future.set_exception(error.without_frames())
+        except (ApiError, CancelledError) as error:
+            job.future.set_exception(error)
+        except BaseException as error:
+            log.exception("preparation error", extra={"BundleDeployment": job.name})
+            self._observer.bug_found()
+            # Without the traceback, whose frames hold what was being rendered.
+            job.future.set_exception(InternalError(error))
         with self._lock:
             self._turns.end(job.share, seconds=time.thread_time() - began)
             self._start_ready()

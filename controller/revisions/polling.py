@@ -181,7 +181,8 @@ class Poller:
         state.asked = {digest: when for digest, when in state.asked.items() if digest in known}
         state.asked |= {old.spec_digest: (old.resolved_at, self._now()) for old in answered}
         state.validators |= {new.spec_digest: new.validator for _, asked, new in triples if asked is None and new}
-        if not any(old and new and _differ(old, new) for old, _, new in triples):
+        pairs = [(old, new) for old, _, new in triples if old and new]
+        if all((old.digest, old.keys_digest) == (new.digest, new.keys_digest) for old, new in pairs):
             return None
         return tuple(pin for pin in (new or old for old, _, new in triples) if pin)
 
@@ -192,10 +193,6 @@ class Poller:
         else:
             state.retries.succeeded(PURPOSE)
             state.local_handled = active.local
-
-
-def _differ(old: SourcePin, new: SourcePin) -> bool:
-    return (old.digest, old.keys_digest) != (new.digest, new.keys_digest)
 
 
 def is_polled(source: Source) -> bool:

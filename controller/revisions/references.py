@@ -176,82 +176,77 @@ def _name(watched: ObjectReference) -> str:
     return f'{watched.resource.kind} "{watched.namespace}/{watched.name}"'
 
 
-class DependencyReader:
-    """Thread-safe.
+def find_waiting(
+    client: Client, discovery: Discovery, watches: Watches, deployment: BundleDeployment, seen: Seen
+) -> list[str]:
+    """Return the objects of `spec.dependsOn` that are not ready, each with the reason: `Cache shop/c (does not exist)`.
 
     Args:
         client: acts as the controller, and as accounts.
         discovery: finds the resources of kinds.
         watches: judge objects.
+        deployment: completed with its default account.
+        seen: gets what was read.
+
+    Raises: BundleError (Forbidden; ServiceAccountNotFound and its kin), ApiError.
     """
+    required = [(index, each) for index, each in enumerate(deployment.spec.depends_on) if each.kind]
+    account = account_in(deployment.spec)
+    if required:
+        check_before_reading(client, deployment, account, seen)
+    waiting: list[str] = []
+    seconds = 0.0
+    for index, each in required:
+        kind = GroupVersionKind.of({"apiVersion": each.api_version, "kind": each.kind})
+        resource = discovery.resource(kind)
+        if resource is None:
+            waiting.append(f"{each.kind} {each.name} (the cluster does not serve {kind})")
+            continue
+        name, manifest = _look(client, deployment, index, resource, seen)
+        evaluates, started = not waiting or seconds < expressions.SECONDS, time.monotonic()
+        bundle = deployment.metadata.name
+        if hindrance := _find_hindrance(watches, bundle, manifest, resource, each.ready, evaluates=evaluates):
+            waiting.append(f"{name} ({hindrance})")
+        seconds += time.monotonic() - started
+    return waiting
 
-    def __init__(self, client: Client, discovery: Discovery, watches: Watches) -> None:
-        self._client, self._discovery, self._watches = client, discovery, watches
 
-    def find_waiting(self, deployment: BundleDeployment, seen: Seen) -> list[str]:
-        """Return the objects that are not ready, each with the reason: `Cache shop/c (does not exist)`.
+def _look(
+    client: Client, deployment: BundleDeployment, index: int, resource: Resource, seen: Seen
+) -> tuple[str, Mapping[str, Any] | None]:
+    wanted = deployment.spec.depends_on[index]
+    default = deployment.spec.install_namespace or deployment.status.install_namespace
+    namespace = (wanted.namespace or default) if resource.namespaced else ""
+    account = account_in(deployment.spec)
+    watched = ObjectReference(namespace, wanted.name, account.user.name if account else "", resource)
+    name = f"{wanted.kind} {namespace}/{wanted.name}" if namespace else f"{wanted.kind} {wanted.name}"
+    right = f"{resource.plural} of {resource.group}" if resource.group else resource.plural
+    what = f"spec.dependsOn[{index}]: {name}"
+    return name, _read(client, watched, seen, what, forbidden=Reason.FORBIDDEN, right=right)
 
-        Args:
-            deployment: completed with its default account.
-            seen: gets what was read.
 
-        Raises: BundleError (Forbidden; ServiceAccountNotFound and its kin), ApiError.
-        """
-        required = [(index, each) for index, each in enumerate(deployment.spec.depends_on) if each.kind]
-        account = account_in(deployment.spec)
-        if required:
-            check_before_reading(self._client, deployment, account, seen)
-        waiting: list[str] = []
-        seconds = 0.0
-        for index, each in required:
-            kind = GroupVersionKind.of({"apiVersion": each.api_version, "kind": each.kind})
-            resource = self._discovery.resource(kind)
-            if resource is None:
-                waiting.append(f"{each.kind} {each.name} (the cluster does not serve {kind})")
-                continue
-            name, manifest = self._look(deployment, index, resource, seen)
-            evaluates, started = not waiting or seconds < expressions.SECONDS, time.monotonic()
-            bundle = deployment.metadata.name
-            if hindrance := self._find_hindrance(bundle, manifest, resource, each.ready, evaluates=evaluates):
-                waiting.append(f"{name} ({hindrance})")
-            seconds += time.monotonic() - started
-        return waiting
-
-    def _look(
-        self, deployment: BundleDeployment, index: int, resource: Resource, seen: Seen
-    ) -> tuple[str, Mapping[str, Any] | None]:
-        wanted = deployment.spec.depends_on[index]
-        default = deployment.spec.install_namespace or deployment.status.install_namespace
-        namespace = (wanted.namespace or default) if resource.namespaced else ""
-        account = account_in(deployment.spec)
-        watched = ObjectReference(namespace, wanted.name, account.user.name if account else "", resource)
-        name = f"{wanted.kind} {namespace}/{wanted.name}" if namespace else f"{wanted.kind} {wanted.name}"
-        right = f"{resource.plural} of {resource.group}" if resource.group else resource.plural
-        what = f"spec.dependsOn[{index}]: {name}"
-        return name, _read(self._client, watched, seen, what, forbidden=Reason.FORBIDDEN, right=right)
-
-    def _find_hindrance(
-        self,
-        name: str,
-        manifest: Mapping[str, Any] | None,
-        resource: Resource,
-        ready: str | None,
-        *,
-        evaluates: bool,
-    ) -> str:
-        if manifest is None:
-            return MISSING
-        if untrusted.field(manifest, "metadata", "deletionTimestamp"):
-            return "is being deleted"
-        if ready is None:
-            verdict = self._watches.projection.judge(name, manifest, resource, evaluates=evaluates)
-            return "" if verdict.state is State.HEALTHY else verdict.reason
-        if not evaluates:
-            return f"{ready} is not evaluated"
-        (answer,) = self._watches.evaluator.evaluate([ready], manifest)
-        if answer is True:
-            return ""
-        return f"{ready} is not known yet: {answer}" if answer else f"{ready} is not true"
+def _find_hindrance(
+    watches: Watches,
+    name: str,
+    manifest: Mapping[str, Any] | None,
+    resource: Resource,
+    ready: str | None,
+    *,
+    evaluates: bool,
+) -> str:
+    if manifest is None:
+        return MISSING
+    if untrusted.field(manifest, "metadata", "deletionTimestamp"):
+        return "is being deleted"
+    if ready is None:
+        verdict = watches.projection.judge(name, manifest, resource, evaluates=evaluates)
+        return "" if verdict.state is State.HEALTHY else verdict.reason
+    if not evaluates:
+        return f"{ready} is not evaluated"
+    (answer,) = watches.evaluator.evaluate([ready], manifest)
+    if answer is True:
+        return ""
+    return f"{ready} is not known yet: {answer}" if answer else f"{ready} is not true"
 
 
 def look_up(
@@ -310,19 +305,16 @@ def _answer(client: Client, resource: Resource, lookup: Lookup) -> Found:
 def _refuse_lookup(error: ApiError, lookup: Lookup, resource: Resource | None, whom: str) -> BundleError:
     what = f"lookup of {describe(lookup)}"
     if resource and error.status == HTTPStatus.FORBIDDEN:
-        roles = describe_roles([_right_to(lookup, resource)])
+        right = RbacRight(
+            namespace=lookup.namespace if resource.namespaced else "",
+            groups=(resource.group,),
+            resources=(resource.plural,),
+            resource_names=(lookup.name,) if lookup.name else (),
+            verbs=("get",) if lookup.name else ("list",),
+        )
+        roles = describe_roles([right])
         return BundleError(Reason.FORBIDDEN, f"{what} is not permitted to {whom}; grant {roles}")
     if error.reason == TOO_LARGE:
         return BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{what}: it is too large; {REMEDY}")
     problem = f"the API server answered with status {error.status}" if error.status else "the API server did not answer"
     return BundleError(Reason.API_UNAVAILABLE, f"{what}: {problem}; will be retried", retry_after=error.retry_after)
-
-
-def _right_to(lookup: Lookup, resource: Resource) -> RbacRight:
-    return RbacRight(
-        namespace=lookup.namespace if resource.namespaced else "",
-        groups=(resource.group,),
-        resources=(resource.plural,),
-        resource_names=(lookup.name,) if lookup.name else (),
-        verbs=("get",) if lookup.name else ("list",),
-    )

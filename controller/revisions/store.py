@@ -326,14 +326,14 @@ class RevisionStore:
     def _apply(
         self, name: str, revision: PackedRevision, index: int, data: dict[str, bytes], marks: dict[str, str]
     ) -> StoredSecret:
-        own_name = secret_name(name, revision.digest, index)
+        own_name, tenant = secret_name(name, revision.digest, index), _tenant(revision)
         body = {
             "apiVersion": "v1",
             "kind": "Secret",
             "metadata": {
                 "name": own_name,
                 "namespace": self._namespace,
-                "labels": _labels(name, revision),
+                "labels": {names.REVISION_LABEL: name, **({names.REVISION_NAMESPACE_LABEL: tenant} if tenant else {})},
                 "annotations": {REVISION: revision.digest, **marks},
             },
             "type": names.REVISION_SECRET_TYPE,
@@ -500,11 +500,6 @@ def _tenant(revision: PackedRevision) -> str:
     return revision.terms.install_namespace if revision.terms.service_account_name else ""
 
 
-def _labels(name: str, revision: PackedRevision) -> dict[str, str]:
-    tenant = _tenant(revision)
-    return {names.REVISION_LABEL: name} | ({names.REVISION_NAMESPACE_LABEL: tenant} if tenant else {})
-
-
 def unpack_whole(packed: PackedRevision) -> Revision | None:
     """Return a revision; None if it is damaged."""
     try:
@@ -603,20 +598,16 @@ class Sweeper:
             self._requested.clear()
             if self._stopped.is_set():
                 return
-            seconds = self._period if self._try() else FAILED_SECONDS
+            seconds = FAILED_SECONDS
+            try:
+                self._sweep()
+                seconds = self._period
+            except ApiError as error:
+                log.warning("failed to delete revisions of removed BundleDeployments", extra={"reply": str(error)})
+            except Exception as error:  # noqa: BLE001 - the next sweep must run
+                self._died(error)
             if self._requested.wait(seconds):
                 self._stopped.wait(self._lull)
-
-    def _try(self) -> bool:
-        try:
-            self._sweep()
-        except ApiError as error:
-            log.warning("failed to delete revisions of removed BundleDeployments", extra={"reply": str(error)})
-            return False
-        except Exception as error:  # noqa: BLE001 - the next sweep must run
-            self._died(error)
-            return False
-        return True
 
 
 _BYTES_PER_BYTE = 4

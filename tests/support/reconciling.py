@@ -39,7 +39,7 @@ from rukpak.controller.retries import Retries
 from rukpak.controller.revisions.accounts import AccountPolicy, Accounts
 from rukpak.controller.revisions.background import BackgroundWork, Place
 from rukpak.controller.revisions.polling import Poller
-from rukpak.controller.revisions.references import DependencyReader, read_config
+from rukpak.controller.revisions.references import find_waiting, read_config
 from rukpak.controller.revisions.source_access import SourceAccess, SourceProgress
 from rukpak.controller.revisions.store import LargeRevisions, RevisionSecrets, RevisionStore, StoredSecret, make_stored
 from rukpak.controller.sharing import Admission
@@ -289,7 +289,7 @@ class World:
             large=self.large,
             accounts=accounts,
             follower=follower,
-            dependencies=DependencyReader(client, discovery, watches),
+            find_waiting=partial(find_waiting, client, discovery, watches),
             writer=writer,
             builder=builder,
             background=background,
