@@ -175,7 +175,7 @@ def make_stored(manifest: Mapping[str, Any]) -> StoredSecret:
         digest=marks.get(REVISION, ""),
         index=index,
         chunks=count_chunks(marks),
-        size=_read_size(marks.get(BYTES, "")),
+        size=read_count(marks.get(BYTES, ""), 2 * MAX_BYTES) or 0,
         is_retired=index == 0 and RETIRED in marks,
         is_intact=_is_intact(metadata.get("managedFields") or (), first=index == 0),
     )
@@ -194,10 +194,6 @@ def _is_intact(entries: Iterable[Mapping[str, Any]], *, first: bool) -> bool:
     return all(f"f:{key}" in data for key in keys) and all(
         f"f:{mark}" in annotations for mark in (REVISION, names.OWNER_UID, *marks)
     )
-
-
-def _read_size(text: str) -> int:
-    return int(text) if text.isascii() and text.isdecimal() else 0
 
 
 def secret_name(name: str, digest: str, index: int) -> str:
