@@ -7,7 +7,7 @@ and the digest of what the bundle saw of it. They are read when something is ren
 A chart may leave out an object because it has found that very object, which it has made itself. Such an object remains
 part of the revision, as it was installed. Otherwise it would be pruned, and made anew with the next revision.
 
-Not here: as whom objects are read (revisions/lookups.py).
+Not here: as whom objects are read (revisions/references.py).
 """
 
 from __future__ import annotations

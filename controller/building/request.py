@@ -375,15 +375,6 @@ class Resolved:
         return tuple(pin for pin in self.pins if pin)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
-    """The sources of a spec, all resolved."""
-
-    pins: tuple[SourcePin, ...]
-    requested_at: str
-    """Value of the annotation `reconcile-requested-at` when they were resolved."""
-
-
 def spec_digest(source: Source) -> str:
     """Return the digest of what identifies a source's content: the source is re-resolved only when it changes."""
     return "v1:" + digest_of_json(

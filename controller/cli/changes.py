@@ -49,7 +49,7 @@ from rukpak.controller.formats.helm.lookups import describe, make_answer
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import UNREACHABLE, ApiError, attempt
-from rukpak.controller.revisions.lookups import look_up
+from rukpak.controller.revisions.references import look_up
 from rukpak.controller.status.report import describe_changes, short
 from rukpak.controller.untrusted import strings, text
 from rukpak.controller.views import FailedError, MisuseError
@@ -393,7 +393,7 @@ def _describe_rotated(
     is_read = any(each[:2] == ("v1", "Secret") for each in kept.terms.looked_up)
     for lookup in {**asked, **dict.fromkeys(own if is_read else ())}:
         try:
-            found = look_up(client, discovery.resource, lookup, None, whom="you").manifest
+            found = look_up(client, discovery.resource, None, lookup).manifest
         except BundleError as error:
             yield f"warning: not compared with revision {short(digest)}: {error.message}"
             continue

@@ -46,8 +46,6 @@ from rukpak.controller.building.builder import Builder
 from rukpak.controller.building.config_values import (
     Confidential,
     SecretValues,
-    confidential_of,
-    merge_config,
     needs_objects,
 )
 from rukpak.controller.building.entry_points import processor_of
@@ -84,8 +82,7 @@ from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import attempt
 from rukpak.controller.observe.records import key_of
-from rukpak.controller.revisions.lookups import look_up
-from rukpak.controller.revisions.references import read_values
+from rukpak.controller.revisions.references import look_up, read_config
 from rukpak.controller.revisions.source_access import SecretReader, read_demanded
 from rukpak.controller.settings import Settings
 from rukpak.controller.sources.config_map import KEY
@@ -337,7 +334,7 @@ def _kept(options: argparse.Namespace, status: Status, served: Capabilities | Di
 
 def _look_up_as_user(options: argparse.Namespace, served: Discovery) -> Callable[[Lookup], Found]:
     client = connect(options)
-    return lambda lookup: look_up(client, served.resource, lookup, None, whom="you")
+    return lambda lookup: look_up(client, served.resource, None, lookup)
 
 
 def _with_config(
@@ -350,9 +347,8 @@ def _with_config(
     spec = deployment.spec
     if not needs_objects(spec):
         return spec, None, {}
-    found = read_values(connect(options), deployment, None, lambda _object, _version: None)
-    spec = spec.model_copy(update={"config": merge_config(spec, found.texts)})
-    return spec, confidential_of(deployment, found.texts, found.secrets), found.secrets
+    found = read_config(connect(options), deployment, None, lambda _object, _version: None)
+    return spec.model_copy(update={"config": found.config}), found.confidential, found.secrets
 
 
 def make_context(options: argparse.Namespace, draft: Draft, deployment: BundleDeployment) -> BuildContext:

@@ -43,13 +43,12 @@ from rukpak.controller.observe.watches import Watches
 from rukpak.controller.processes.memory_limit import MemoryLimit
 from rukpak.controller.processes.programs import Mechanisms
 from rukpak.controller.processes.supervision import Kind, Supervisor
-from rukpak.controller.reconcile.context import ObjectServices, Services, SourceServices
+from rukpak.controller.reconcile.context import Services
 from rukpak.controller.reconcile.reconciler import Reconciler
-from rukpak.controller.revisions import lookups
 from rukpak.controller.revisions.accounts import Accounts
 from rukpak.controller.revisions.background import BackgroundWork, Quarantine
 from rukpak.controller.revisions.polling import Poller
-from rukpak.controller.revisions.references import ConfigObjects, DependencyReader
+from rukpak.controller.revisions.references import find_waiting, look_up, read_config
 from rukpak.controller.revisions.source_access import SecretReader, SourceAccess
 from rukpak.controller.revisions.store import LargeRevisions, RevisionSecrets, RevisionStore, Sweeper, remove_orphans
 from rukpak.controller.settings import Settings, parse_address
@@ -228,23 +227,19 @@ def _make_services(
         signatures=settings.signatures(),
         accounts=Accounts(client, accounts, follower),
         follower=follower,
-        dependencies=DependencyReader(client, discovery, watches),
+        find_waiting=partial(find_waiting, client, discovery, watches),
         writer=StatusWriter(client, watches.deployments, events),
-        sources=SourceServices(
-            builder=builder,
-            background=background,
-            access=access,
-            configs=ConfigObjects(client, follower),
-            poller=Poller(builder, background, access),
-            look_up=partial(lookups.reader, client, discovery.resource) if settings.lookup == "allow" else None,
-        ),
-        objects=ObjectServices(
-            applier=applier,
-            remover=Remover(client, discovery, applier.pool, watches.served.at_storage_version),
-            hook_runner=HookRunner(client, discovery, watches.objects),
-            explainer=Explainer(client, partial(dispatcher.objects_changed, urgent=False)),
-            observer=process.metrics,
-        ),
+        builder=builder,
+        background=background,
+        access=access,
+        read_config=partial(read_config, client),
+        poller=Poller(builder, background, access),
+        look_up=partial(look_up, client, discovery.resource) if settings.lookup == "allow" else None,
+        applier=applier,
+        remover=Remover(client, discovery, applier.pool, watches.served.at_storage_version),
+        hook_runner=HookRunner(client, discovery, watches.objects),
+        explainer=Explainer(client, partial(dispatcher.objects_changed, urgent=False)),
+        observer=process.metrics,
         now=lambda: datetime.now(UTC).replace(microsecond=0),
     )
 
@@ -311,7 +306,7 @@ def _measure(process: _Process, services: Services, queue: WorkQueue, elected: t
             leading=elected.is_set,
             deployments=services.watches.deployments.outlines,
             store_bytes=process.store.bytes_used,
-            preparations=services.sources.background.counts,
+            preparations=services.background.counts,
             version=version("rukpak"),
             confinement=Mechanisms.found().counted(),
             plugins=find_installed(),

@@ -126,13 +126,13 @@ class Manager:
         services = self.services
         self.workers.close()
         self.sweeper.stop()
-        services.sources.background.stop()
+        services.background.stop()
         self.quarantine.end()
-        services.objects.explainer.stop()
+        services.explainer.stop()
         services.watches.stop()
         self.workers.join(DRAIN_SECONDS)
         self.events.stop(EVENTS_SECONDS)
-        services.objects.applier.stop()
+        services.applier.stop()
         if self.election:
             self.election.stop(LAST_WRITES_SECONDS)
         for server in self.servers:

@@ -6,12 +6,13 @@ what is remembered (memory.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Self
 
 from rukpak.api import names
+from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Lookup
 from rukpak.api.v1alpha2.conditions import ConditionType, Reason
 from rukpak.api.v1alpha2.types import BundleDeployment, ObjectMeta, Spec, Status
@@ -31,10 +32,10 @@ from rukpak.controller.observe.following import ObjectFollower
 from rukpak.controller.observe.records import Record
 from rukpak.controller.observe.watches import Watches
 from rukpak.controller.reconcile.memory import InstalledTargetsCache, Memory
-from rukpak.controller.revisions.accounts import Account, Accounts, account_in
+from rukpak.controller.revisions.accounts import Account, Accounts, Seen, account_in
 from rukpak.controller.revisions.background import BackgroundWork
 from rukpak.controller.revisions.polling import Poller
-from rukpak.controller.revisions.references import ConfigObjects, DependencyReader
+from rukpak.controller.revisions.references import KnownConfig
 from rukpak.controller.revisions.source_access import SourceAccess
 from rukpak.controller.revisions.store import LargeRevisions, RevisionStore
 from rukpak.controller.sharing import share_of
@@ -46,35 +47,10 @@ from rukpak.controller.telemetry import DEAF, InternalError, Observer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceServices:
-    """What finds the wanted revision: it resolves sources, and fetches and renders content."""
-
-    builder: Builder
-    background: BackgroundWork
-    access: SourceAccess
-    configs: ConfigObjects
-    poller: Poller
-    look_up: Callable[[BundleDeployment], Callable[[Lookup], Found]] | None = None
-    """Returns what reads the lookups of a BundleDeployment; None: nothing is looked up."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectServices:
-    """What acts on the objects of a revision, and explains them."""
-
-    applier: Applier
-    remover: Remover
-    hook_runner: HookRunner
-    explainer: Explainer
-    installed: InstalledTargetsCache = field(default_factory=InstalledTargetsCache)
-    observer: Observer = DEAF
-    """Gets durations of applying and pruning, and counts of drift."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
     """What passes use. Thread-safe."""
 
+    # what is known, and what is stored
     watches: Watches
     discovery: Discovery
     revisions: RevisionStore
@@ -83,11 +59,29 @@ class Services:
     signatures: SignaturePolicy = field(default_factory=SignaturePolicy)
     follower: ObjectFollower
     """Watches what BundleDeployments wait for besides their own objects."""
-    dependencies: DependencyReader
+    find_waiting: Callable[[BundleDeployment, Seen], list[str]]
+    """See `references.find_waiting`."""
     writer: StatusWriter
-    sources: SourceServices
-    objects: ObjectServices
     now: Callable[[], datetime]
+
+    # what resolves sources, and fetches and renders content
+    builder: Builder
+    background: BackgroundWork
+    access: SourceAccess
+    read_config: Callable[[BundleDeployment, Account | None, Seen], KnownConfig]
+    """See `references.read_config`."""
+    poller: Poller
+    look_up: Callable[[BundleDeployment, Lookup], Found] | None = None
+    """Reads what the bundle of a BundleDeployment looks up; None: nothing is looked up."""
+
+    # what acts on the objects of a revision, and explains them
+    applier: Applier
+    remover: Remover
+    hook_runner: HookRunner
+    explainer: Explainer
+    installed: InstalledTargetsCache = field(default_factory=InstalledTargetsCache)
+    observer: Observer = DEAF
+    """Gets durations of applying and pruning, and counts of drift."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,8 +144,9 @@ class Context:
 
     @property
     def requested_at(self) -> str:
-        """The annotation that requests re-resolved sources; see `requested_at`."""
-        return requested_at(self.deployment)
+        """The annotation that requests re-resolved sources; removing it requests nothing."""
+        handled = self.status.last_handled_reconcile_at
+        return self.metadata.annotations.get(names.RECONCILE_REQUESTED_AT) or handled
 
     @property
     def is_config_known(self) -> bool:
@@ -192,6 +187,16 @@ class Context:
     def _write(self, status: Status) -> Self:
         written = self.services.writer.write_status(self.deployment, status)
         return replace(self, deployment=written)
+
+    def note_failure(self, key: Hashable, fingerprint: str, error: BundleError) -> bool:
+        """Record a failed attempt, see `Retries.failed`; returns whether the last one had not failed like this."""
+        last = self.memory.retries.last(key, fingerprint)
+        self.memory.retries.failed(key, fingerprint, error)
+        return last is None or last.message != error.message
+
+    def about(self, error: BundleError) -> dict[str, str]:
+        """Return what a log record says about a failure."""
+        return {"BundleDeployment": self.name, "reason": error.reason.value, "problem": error.message}
 
     def record(self, notes: Iterable[Note]) -> None:
         """Queue Events about the BundleDeployment."""
@@ -238,6 +243,11 @@ class Context:
         owner = self.owner
         return [record for record in observed.values() if has_all_marks(record, owner)]
 
+    def may_proceed(self) -> bool:
+        """Whether the pass may continue to write, as far as the watches know."""
+        deployments = self.services.watches.deployments
+        return deployments.synced and self.is_same_spec(deployments.outline(self.name))
+
     def is_same_spec(self, seen: BundleDeployment | None) -> bool:
         """Whether a pass may continue to write: spec and shard have not changed and no deletion has started since.
 
@@ -251,9 +261,3 @@ class Context:
             and seen.metadata.deletion_timestamp is None
             and shard_of(seen.metadata.labels) == shard_of(self.metadata.labels)
         )
-
-
-def requested_at(deployment: BundleDeployment) -> str:
-    """Return the annotation that requests re-resolved sources; removing it requests nothing."""
-    handled = deployment.status.last_handled_reconcile_at
-    return deployment.metadata.annotations.get(names.RECONCILE_REQUESTED_AT) or handled

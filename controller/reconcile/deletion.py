@@ -37,17 +37,8 @@ from rukpak.controller.kube.resources import GroupVersionKind
 from rukpak.controller.observe.deployments import ORPHAN_FINALIZER
 from rukpak.controller.observe.explanations import NOTHING, Explanations, Question, may_explain
 from rukpak.controller.observe.records import Record
-from rukpak.controller.reconcile import hook_phases, stored
+from rukpak.controller.reconcile import hook_phases, inventory, stored
 from rukpak.controller.reconcile.context import NEVER, UNLISTED, Context, Requeue
-from rukpak.controller.reconcile.inventory import (
-    describe_awaited_takers,
-    installed_kinds,
-    name_all,
-    named_kinds,
-    read_unwatched,
-    report_strays,
-    revisions_with_hooks,
-)
 from rukpak.controller.revisions.accounts import account_of
 from rukpak.controller.status.notes import (
     note_on_dependents,
@@ -78,7 +69,7 @@ def tear_down(context: Context) -> Requeue:
         context.record([note_on_dependents(dependents)])
     was_orphaned = context.services.watches.deployments.was_orphaned(context.name, context.metadata.uid)
     context.memory.deletion.orphaned |= was_orphaned or ORPHAN_FINALIZER in context.metadata.finalizers
-    kinds = sorted({*context.recorded_kinds, *named_kinds(context)})
+    kinds = sorted({*context.recorded_kinds, *inventory.named_kinds(context)})
     if context.services.watches.objects.require(context.name, kinds):
         return UNLISTED
     return _delete(context, kinds)
@@ -93,7 +84,7 @@ def _delete(context: Context, kinds: list[GroupVersionKind]) -> Requeue:
     context.memory.deletion.orphaned |= is_orphaned(left.values(), context.owner)
     # What --cascade=orphan has stripped of references is kept, but is nobody's to give.
     is_stripped = context.memory.deletion.orphaned and not context.owner.orphan
-    if awaited := "" if is_stripped else describe_awaited_takers(context, left.keys()):
+    if awaited := "" if is_stripped else inventory.describe_awaited_takers(context, left.keys()):
         _write(context, Deletion(remaining=len(left), handing_over=awaited))
         context.memory.awaits_change = True
         return Requeue(after=TAKERS_SECONDS, cause="others take over objects")
@@ -112,7 +103,9 @@ def _delete(context: Context, kinds: list[GroupVersionKind]) -> Requeue:
         waits = None if owner.orphan else _tidy_hooks(context, mandate)
         context.memory.torn_down = waits is None
         return waits or _finish(context)
-    return _remove(_announce(context, teardown), teardown, mandate, error)
+    if not _is_announced(context):  # many objects take a while to delete
+        context = _write(context, Deletion(remaining=len(teardown.remaining)))
+    return _remove(context, teardown, mandate, error)
 
 
 def _kinds_with_objects(context: Context, kinds: list[GroupVersionKind]) -> list[GroupVersionKind]:
@@ -124,7 +117,7 @@ def _kinds_with_objects(context: Context, kinds: list[GroupVersionKind]) -> list
     own = {served_group(record.key) for record in records} - {""}
     if not any(kind.group in own for kind in kinds):
         return kinds
-    installed = installed_kinds(context)
+    installed = inventory.installed_kinds(context)
     return [kind for kind in kinds if kind.group not in own or kind in installed]
 
 
@@ -145,7 +138,7 @@ def _remove(context: Context, teardown: Teardown, mandate: Mandate, unreadable: 
 def _left(context: Context, mandate: Mandate) -> dict[ObjectKey, Record]:
     observed = context.services.watches.objects.of(context.name)
     named = observed if mandate.named is None else mandate.named
-    report_strays(context, observed, named)
+    inventory.report_strays(context, inventory.look_for_strays(context, observed, named))
     return {
         key: each for key, each in observed.items() if key in named and key not in context.memory.deletion.abandoned
     }
@@ -173,12 +166,6 @@ def _fail(context: Context, error: BundleError) -> Requeue:
     return Requeue(failed=True, cause="nothing can be deleted")
 
 
-def _announce(context: Context, teardown: Teardown) -> Context:
-    # Many objects take a while to delete.
-    is_announced = _is_announced(context)
-    return context if is_announced else _write(context, Deletion(remaining=len(teardown.remaining)))
-
-
 def _is_announced(context: Context) -> bool:
     return context.status.observed_generation == context.metadata.generation
 
@@ -195,7 +182,7 @@ def _tidy_hooks(context: Context, mandate: Mandate) -> Requeue | None:
 
     What the account may not delete is left to users, as any object.
     """
-    remains = hook_phases.tidy(context, revisions_with_hooks(context), mandate.user)
+    remains = hook_phases.tidy(context, inventory.revisions_with_hooks(context), mandate.user)
     if remains.unknown:
         return UNLISTED
     failures = [each for each in remains.failures if each.error]
@@ -212,7 +199,9 @@ def _tidy_hooks(context: Context, mandate: Mandate) -> Requeue | None:
 def _finish(context: Context) -> Requeue:
     # The revisions were needed until now.
     context.services.revisions.keep_only(context.name, ())
-    _remove_finalizer(context)
+    finalizers = [finalizer for finalizer in context.metadata.finalizers if finalizer != names.FINALIZER]
+    attempt(lambda: context.services.writer.set_finalizers(context.deployment, finalizers), HTTPStatus.NOT_FOUND)
+    log.info("BundleDeployment removed", extra={"BundleDeployment": context.name})
     return NEVER
 
 
@@ -241,22 +230,16 @@ def find_mandate(context: Context) -> Mandate:
 
     Raises: CrowdedError, ApiError.
     """
-    mandate = _find(context)
-    if mandate.hindrance:
-        return mandate
-    return replace(mandate, unreadable=read_unwatched(context, mandate.named or {}, mandate.user))
-
-
-def _find(context: Context) -> Mandate:
-    named = name_all(context)
-    revision = stored.last_good(context)
+    named, revision = inventory.name_all(context), stored.last_good(context)
     account = account_of(revision.terms) if revision else context.account
     hindrance = context.services.accounts.hindrance(context.deployment, account, [revision.terms] if revision else ())
+    user, without_hooks = account.user if account else None, False
     if context.metadata.annotations.get(names.TEARDOWN_AS) == names.CONTROLLER:
-        return Mandate(user=None, named=named, without_hooks=hindrance is not None)
-    if account is None and named is None and context.services.watches.objects.of(context.name):
-        return Mandate(user=None, named=named, hindrance=BundleError(Reason.REVISION_LOST, _LOST))
-    return Mandate(user=account.user if account else None, named=named, hindrance=hindrance)
+        user, without_hooks, hindrance = None, hindrance is not None, None
+    elif account is None and named is None and context.services.watches.objects.of(context.name):
+        hindrance = BundleError(Reason.REVISION_LOST, _LOST)
+    unreadable = {} if hindrance else inventory.read_unwatched(context, named or {}, user)
+    return Mandate(user=user, named=named, hindrance=hindrance, without_hooks=without_hooks, unreadable=unreadable)
 
 
 def _remove_now(context: Context, teardown: Teardown, cause: RemovalCause, user: User | None) -> list[Removal]:
@@ -273,13 +256,13 @@ def _remove_now(context: Context, teardown: Teardown, cause: RemovalCause, user:
 
     Raises: ApiError.
     """
-    removals = context.services.objects.remover.remove(teardown.now, context.name, cause, user)
+    removals = context.services.remover.remove(teardown.now, context.name, cause, user)
     denied = [each for each in removals if user and _is_denied(each)]
     if not denied or user is None:
         return removals
     abandoned = [each for each in denied if cause is not RemovalCause.ORPHAN and is_garbage_collected(each.record)]
     kept = [each.record for each in denied if each not in abandoned]
-    released = context.services.objects.remover.remove(kept, context.name, RemovalCause.ORPHAN, user)
+    released = context.services.remover.remove(kept, context.name, RemovalCause.ORPHAN, user)
     stuck = [each for each in released if _is_denied(each)]
     _give_up(context, [*abandoned, *stuck])
     why = f'kept because "{user.name}" may not delete it'
@@ -337,27 +320,15 @@ def _describe(
 
 def _explain(context: Context, awaited: Iterable[Record]) -> Explanations:
     namespaces = [Question(record=record) for record in awaited if may_explain(record)]
-    explainer, inquiries = context.services.objects.explainer, context.memory.health.inquiries
+    explainer, inquiries = context.services.explainer, context.memory.health.inquiries
     return explainer.explain(context.name, inquiries, namespaces) if namespaces else NOTHING
 
 
 def _write(context: Context, deletion: Deletion) -> Context:
-    if deletion.error:
-        _log(context, deletion.error)
+    last, error = context.status.condition(ConditionType.READY), deletion.error
+    if error and error.reason.retry is not Retry.WAIT and (last is None or last.message != error.message):
+        log.warning("objects not deleted", extra=context.about(error))
     return context.report(deletion)
-
-
-def _remove_finalizer(context: Context) -> None:
-    finalizers = [finalizer for finalizer in context.metadata.finalizers if finalizer != names.FINALIZER]
-    attempt(lambda: context.services.writer.set_finalizers(context.deployment, finalizers), HTTPStatus.NOT_FOUND)
-    log.info("BundleDeployment removed", extra={"BundleDeployment": context.name})
-
-
-def _log(context: Context, error: BundleError) -> None:
-    last = context.status.condition(ConditionType.READY)
-    if error.reason.retry is not Retry.WAIT and (last is None or last.message != error.message):
-        about = {"BundleDeployment": context.name, "reason": error.reason.value, "problem": error.message}
-        log.warning("objects not deleted", extra=about)
 
 
 def _name(record: Record, explanations: Explanations) -> str:

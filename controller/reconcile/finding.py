@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import Event
 from typing import TypeVar
 
@@ -25,7 +26,6 @@ from rukpak.controller.building.request import (
     Pins,
     Request,
     Resolved,
-    Sources,
     check,
     find_unchecked,
     inputs_digest,
@@ -33,8 +33,9 @@ from rukpak.controller.building.request import (
     recall_pins,
     record_pins,
 )
-from rukpak.controller.building.revision import PackedRevision, Revision, Terms, has_objects
+from rukpak.controller.building.revision import PackedRevision, Revision, has_objects
 from rukpak.controller.formats.applicable import Kind
+from rukpak.controller.observe.following import ObjectReference, Topic
 from rukpak.controller.observe.health import expressions
 from rukpak.controller.reconcile import stored
 from rukpak.controller.reconcile.context import Context
@@ -42,6 +43,7 @@ from rukpak.controller.reconcile.memory import PREPARATION
 from rukpak.controller.revisions.approval import refuse_downgrade
 from rukpak.controller.revisions.background import Place
 from rukpak.controller.revisions.polling import is_polled
+from rukpak.controller.revisions.references import KnownConfig
 from rukpak.controller.revisions.source_access import SourceProgress, watch_secrets
 from rukpak.controller.status.history import find_rollback
 from rukpak.controller.status.report import Held, Report, list_some, short
@@ -72,14 +74,12 @@ class Wanted:
     failure: BundleError | None = None
     pending: str = ""
     """Digest of the wanted one while its hooks must run first."""
-    paused: bool = False
-    """Nothing may be applied: the revision on the cluster is only compared."""
     held: Held | None = None
     """The one that the spec asks for, if it may not be applied; `revision` is then the one that is kept instead."""
     fetching: str = ""
     """What is being done to make the wanted one available."""
-    sources: Sources | None = None
-    """None: unchanged."""
+    sources: tuple[SourcePin, ...] | None = None
+    """The pins of its sources; None: unchanged."""
 
     def report(self, context: Context) -> Report:
         """Return what is known before anything is compared; the rest is copied from status."""
@@ -89,41 +89,33 @@ class Wanted:
             wanted=self.revision.digest if self.current and self.revision else pending,
             failure=self.failure,
             held=self.held,
-            sources=self.sources.pins if self.sources else None,
-            handled_reconcile_at=self.sources.requested_at if self.sources else None,
+            sources=self.sources,
+            handled_reconcile_at=None if self.sources is None else context.requested_at,
             fetching=self.fetching,
         )
 
 
-def choose(deployment: BundleDeployment, sources: Sources | None) -> str:
+def choose(deployment: BundleDeployment, sources: tuple[SourcePin, ...] | None) -> str:
     """Return the digest of the kept revision that is wanted; empty: the one that the sources lead to. Pure.
 
     What a user pins comes first, then the rollback of an upgrade that has failed.
 
     Args:
         deployment: with its status.
-        sources: None while they are being resolved.
+        sources: pins of its sources; None while they are being resolved.
     """
     if deployment.spec.pinned_revision:
         return deployment.spec.pinned_revision
-    rollback = find_rollback(deployment, sources.pins) if sources else None
+    rollback = None if sources is None else find_rollback(deployment, sources)
     return rollback.to_revision if rollback else ""
 
 
-def _is_renewed(context: Context, last: Revision | None, sources: Sources | None) -> bool:
+def _is_renewed(context: Context, last: Revision | None, sources: tuple[SourcePin, ...] | None) -> bool:
     status = context.status
     if not context.is_installed or last is None or not last.digest == status.revision == status.installed_revision:
         return False
     known = {(pin.spec_digest, pin.digest) for pin in status.installed_sources}
-    return sources is None or {(pin.spec_digest, pin.digest) for pin in sources.pins} == known
-
-
-class _UnresolvedError(BundleError):
-    """Not all sources could be resolved; `found` are the pins of the others."""
-
-    def __init__(self, cause: BundleError, found: tuple[SourcePin, ...]) -> None:
-        super().__init__(cause.reason, cause.message, retry_after=cause.retry_after)
-        self.place, self.found = cause.place, found
+    return sources is None or {(pin.spec_digest, pin.digest) for pin in sources} == known
 
 
 def find_wanted(context: Context, refusal: BundleError | None = None) -> Wanted:
@@ -141,36 +133,31 @@ def find_wanted(context: Context, refusal: BundleError | None = None) -> Wanted:
 
 
 def _find_wanted(context: Context) -> Wanted:
-    sources: Sources | None = None
+    sources: tuple[SourcePin, ...] | None = None
     try:
         _check(context)
-        sources = _sources(context)
+        sources, failure = _sources(context)
+        if failure:
+            return _keep_last(context, failure, sources)
         if digest := choose(context.deployment, sources):
             return _recall_revision(context, digest, sources)
-        if sources:
-            _refuse_downgrade(context, sources)
-        revision = _revision(context, sources) if sources else None
-    except _UnresolvedError as error:
-        return _keep_last(context, error, Sources(pins=error.found, requested_at=context.requested_at))
+        revision = None if sources is None else _revision(context, sources)
     except BundleError as error:
         return _keep_last(context, error, sources)
     if revision is None:
-        work = _describe_work(context, BUILD if sources else RESOLVE)
+        work = _describe_work(context, RESOLVE if sources is None else BUILD)
         last = stored.last_good(context)
         return Wanted(revision=last, current=_is_renewed(context, last, sources), fetching=work, sources=sources)
-    context.memory.sources.progress = SourceProgress()
     stored.drop_replaced(context, revision.digest)
     return Wanted(revision=revision, current=True, sources=sources)
 
 
-def _recall_revision(context: Context, digest: str, sources: Sources | None) -> Wanted:
+def _recall_revision(context: Context, digest: str, sources: tuple[SourcePin, ...] | None) -> Wanted:
     """Return a revision that is kept, without asking sources or rendering.
 
     Raises: BundleError (RevisionNotKept, VerificationFailed), CrowdedError, ApiError.
     """
-    _cancel(context)
-    _note_success(context)
-    context.memory.sources.progress = SourceProgress()
+    _end_preparation(context)
     revision = stored.recall(context, digest)
     if revision is None:
         kept = ", ".join(short(each.revision) for each in context.status.history[:NAMED]) or "none"
@@ -182,7 +169,7 @@ def _recall_revision(context: Context, digest: str, sources: Sources | None) -> 
     return Wanted(revision=revision, recalled=True, current=True, sources=sources)
 
 
-def _keep_last(context: Context, failure: BundleError, sources: Sources | None = None) -> Wanted:
+def _keep_last(context: Context, failure: BundleError, sources: tuple[SourcePin, ...] | None = None) -> Wanted:
     return Wanted(revision=stored.last_good(context), failure=failure, sources=sources)
 
 
@@ -193,8 +180,7 @@ def _check(context: Context) -> None:
         context.services.accounts.policy.check(context.spec)
         _check_expressions(context)
     except BundleError:
-        _cancel(context)
-        context.memory.sources.progress = SourceProgress()
+        _end_preparation(context)
         raise
 
 
@@ -226,7 +212,7 @@ def poll_sources(context: Context) -> Context:
 
     Raises: ApiError.
     """
-    poller, memory = context.services.sources.poller, context.memory.sources.poll
+    poller, memory = context.services.poller, context.memory.sources.poll
     if not _may_poll(context):
         poller.stop(context.deployment, memory)
         return context
@@ -238,7 +224,7 @@ def poll_sources(context: Context) -> Context:
 
 def seconds_to_poll(context: Context) -> float | None:
     """Return the seconds until the next poll; None without one, or while one is active."""
-    poller, memory = context.services.sources.poller, context.memory.sources.poll
+    poller, memory = context.services.poller, context.memory.sources.poll
     return poller.seconds_to_next(context.deployment, memory) if _may_poll(context) else None
 
 
@@ -255,51 +241,56 @@ def _may_poll(context: Context) -> bool:
     return True
 
 
-def _sources(context: Context) -> Sources | None:
-    spec, status, requested = context.spec, context.status, context.requested_at
-    if spec.pinned_revision:  # no source is asked
-        return Sources(pins=status.sources, requested_at=requested)
-    renew = requested != status.last_handled_reconcile_at
-    known = match_pins(spec, () if renew else status.sources)
-    if None not in known:
-        return Sources(pins=tuple(pin for pin in known if pin), requested_at=requested)
-    remembered = context.memory.sources.resolved
-    before = remembered[1] if remembered and remembered[0] == context.spec_version else None
-    if not status.sources and (recalled := _recall(context)):
-        # A new revision may be stored before status has its pins; only those in memory have the validators.
-        return before if before and record_pins(before.pins) == record_pins(recalled.pins) else recalled
-    if before:
-        return before
+def _sources(context: Context) -> tuple[tuple[SourcePin, ...] | None, BundleError | None]:
+    """Return the pins of the sources, and why not all of them have one; no pins while none is known."""
+    status = context.status
+    if context.spec.pinned_revision:  # no source is asked
+        return status.sources, None
+    renew = context.requested_at != status.last_handled_reconcile_at
+    known = match_pins(context.spec, () if renew else status.sources)
+    if (found := _known_sources(context, known)) is not None:
+        return found, None
+    ticket = f"resolve {context.spec_version}"
     resolved = _take(
         context,
-        resolve_ticket(context),
+        ticket,
         RESOLVE,
         lambda cancelled, build_context: _resolve(context, known, cancelled, build_context),
     )
     if resolved is None:
-        return None
+        return None, None
     if resolved.failure:
-        failure = _note_failure(context, resolve_ticket(context), resolved.failure)
-        raise failure if renew else _UnresolvedError(failure, resolved.found)
-    _note_success(context)
-    sources = Sources(pins=resolved.found, requested_at=requested)
-    context.memory.sources.resolved = (context.spec_version, sources)
-    return sources
+        failure = _note_failure(context, ticket, resolved.failure)
+        return None if renew else resolved.found, failure
+    context.memory.retries.succeeded(PREPARATION)
+    context.memory.sources.resolved = (context.spec_version, resolved.found)
+    return resolved.found, None
 
 
-def _recall(context: Context) -> Sources | None:
+def _known_sources(context: Context, known: Pins) -> tuple[SourcePin, ...] | None:
+    if None not in known:
+        return Resolved(pins=known).found
+    remembered = context.memory.sources.resolved
+    before = remembered[1] if remembered and remembered[0] == context.spec_version else None
+    if not context.status.sources and (recalled := _recall(context)):
+        # A new revision may be stored before status has its pins; only those in memory have the validators.
+        return before if before and record_pins(before) == record_pins(recalled) else recalled
+    return before
+
+
+def _recall(context: Context) -> tuple[SourcePin, ...] | None:
     # A wiped status must not change them (rule 1).
     for digest in stored.named(context):
         found = stored.read(context, digest)
         known = match_pins(context.spec, recall_pins(found.terms.pins)) if found else (None,)
-        pins = tuple(pin for pin in known if pin)
-        sources = Sources(pins=pins, requested_at=context.requested_at)
-        if found and None not in known and inputs_digest(_request_with_config(context, sources)) == found.terms.inputs:
-            return sources
+        pins = Resolved(pins=known).found
+        if found and None not in known and inputs_digest(_request_with_config(context, pins)) == found.terms.inputs:
+            return pins
     return None
 
 
-def _revision(context: Context, sources: Sources) -> Revision | None:
+def _revision(context: Context, sources: tuple[SourcePin, ...]) -> Revision | None:
+    _refuse_downgrade(context, sources)
     request = _request_with_config(context, sources)
     inputs = inputs_digest(request)
     # Until its kinds are known a revision is named only in memory, not in status.
@@ -307,8 +298,7 @@ def _revision(context: Context, sources: Sources) -> Revision | None:
     for digest in dict.fromkeys((*stored.named(context), *context.memory.stored.digests)):
         found = stored.read(context, digest)
         if found and found.terms.inputs == inputs:
-            _cancel(context)
-            _note_success(context)
+            _end_preparation(context)
             return stored.revise(context, request, found)
         others.extend([context.memory.stored.packed.get(digest, found)] if found else [])
     made = _build_in_background(context, request, others)
@@ -321,15 +311,15 @@ def _keep(context: Context, request: Request, made: Revision | PackedRevision) -
         made = stored.write(context, made)
     except BundleError as error:
         raise _note_failure(context, build_ticket(request), error) from None
-    _note_success(context)
+    _end_preparation(context)
     return stored.learn(context, made)
 
 
-def _refuse_downgrade(context: Context, sources: Sources) -> None:
-    if context.spec.allow_downgrade or not any(pin.version for pin in sources.pins):
+def _refuse_downgrade(context: Context, sources: tuple[SourcePin, ...]) -> None:
+    if context.spec.allow_downgrade or not any(pin.version for pin in sources):
         return
     if installed := stored.read(context, context.status.installed_revision):
-        refuse_downgrade(sources.pins, recall_pins(installed.terms.pins))
+        refuse_downgrade(sources, recall_pins(installed.terms.pins))
 
 
 def _refuse_emptiness(context: Context, made: Revision | PackedRevision) -> None:
@@ -346,24 +336,19 @@ def _tried(context: Context, ticket: str) -> str:
     return f"{ticket} {context.spec_version}"
 
 
-def resolve_ticket(context: Context) -> str:
-    """Return the ticket of resolving sources."""
-    return f"resolve {context.spec_version}"
-
-
 def build_ticket(request: Request) -> str:
     """Return the ticket of building a revision."""
     return f"build {inputs_digest(request)}"
 
 
-def make_request(context: Context, sources: Sources) -> Request:
+def make_request(context: Context, sources: tuple[SourcePin, ...]) -> Request:
     """Return the request to build the revision of a BundleDeployment from its sources."""
     return Request(
         name=context.name,
         spec=context.spec,
-        pins=sources.pins,
+        pins=sources,
         install_namespace=context.spec.install_namespace or context.status.install_namespace,
-        requested_at=sources.requested_at,
+        requested_at=context.requested_at,
     )
 
 
@@ -381,15 +366,12 @@ def _build_in_background(
     """
     # What was started last counts if nothing was ever installed completely.
     last = sorted(kept, key=lambda each: each.digest != context.status.installed_revision)
-    known = last[0].terms if last else None
     given = dict(_find_given(context))
     return _take(
         context,
         build_ticket(request),
         BUILD,
-        lambda cancelled, build_context: _build(
-            context, request, last, cancelled, build_context, known=known, given=given
-        ),
+        lambda cancelled, build_context: _build(context, request, last, cancelled, build_context, given=given),
     )
 
 
@@ -405,7 +387,7 @@ def _find_given(context: Context) -> Iterator[tuple[str, PackedRevision]]:
             yield reference.name, found
 
 
-def _request_with_config(context: Context, sources: Sources) -> Request:
+def _request_with_config(context: Context, sources: tuple[SourcePin, ...]) -> Request:
     """Return the request to build the revision of a BundleDeployment from its sources, with its config.
 
     Raises: BundleError if its config is not available; ApiError.
@@ -414,25 +396,39 @@ def _request_with_config(context: Context, sources: Sources) -> Request:
     if not needs_objects(context.spec):
         memory.sources.config = None
         memory.retries.succeeded(CONFIG)
-        context.services.sources.configs.release(context.name)
+        follow_config(context, {})
         return request
     version = context.config_version  # first: what changes while this reads it is read again
     if held := memory.retries.holding(CONFIG, version):
         raise held
-    try:
-        found = context.services.sources.configs.read(context.deployment, version, memory.sources.config, context.share)
-    except BundleError as error:
-        memory.sources.config = None
-        memory.retries.failed(CONFIG, version, error)
-        raise
+    found = memory.sources.config
+    if found is None or found.version != version or found.config is None:
+        found = memory.sources.config = _read_config(context, version)
     memory.retries.succeeded(CONFIG)
-    memory.sources.config = found
     spec = context.spec.model_copy(update={"config": found.config})
     return replace(request, spec=spec, confidential=found.confidential, secrets=found.secrets)
 
 
+def _read_config(context: Context, version: str) -> KnownConfig:
+    versions: dict[ObjectReference, str | None] = {}
+    try:
+        found = context.services.read_config(context.deployment, context.account, versions.__setitem__)
+    except BundleError as error:
+        follow_config(context, versions)
+        context.memory.sources.config = None
+        context.memory.retries.failed(CONFIG, version, error)
+        raise
+    follow_config(context, versions)
+    return replace(found, version=version)
+
+
+def follow_config(context: Context, versions: Mapping[ObjectReference, str | None]) -> None:
+    """Follow these ConfigMaps and Secrets, from which the config was read, and no others."""
+    context.services.follower.follow(context.name, Topic.CONFIG, versions, share=context.share)
+
+
 def _describe_work(context: Context, purpose: str) -> str:
-    if context.services.sources.background.is_queued(context.name, purpose):
+    if context.services.background.is_queued(context.name, purpose):
         return QUEUED
     text = context.memory.sources.progress.text
     return f"{FETCHING if purpose == BUILD else RESOLVING}{text and f' ({text})'}"
@@ -440,41 +436,35 @@ def _describe_work(context: Context, purpose: str) -> str:
 
 def _watch_secrets(context: Context) -> None:
     # Not while sources are retried because of a changed Secret: that change would be reported over and over.
-    if context.services.sources.background.is_busy(context.name):
+    if context.services.background.is_busy(context.name):
         return
     progress = (context.memory.sources.progress, context.memory.sources.poll.progress)
     watch_secrets(context.services.follower, context.name, progress, share=context.share)
 
 
 def _note_failure(context: Context, ticket: str, error: BundleError) -> BundleError:
-    tried = _tried(context, ticket)
-    last = context.memory.retries.last(PREPARATION, tried)
-    context.memory.retries.failed(PREPARATION, tried, error)
-    about = {"BundleDeployment": context.name, "reason": error.reason.value, "problem": error.message}
-    is_news = last is None or last.message != error.message
-    log.log(logging.WARNING if is_news else logging.DEBUG, "revision not available", extra=about)
+    is_news = context.note_failure(PREPARATION, _tried(context, ticket), error)
+    log.log(logging.WARNING if is_news else logging.DEBUG, "revision not available", extra=context.about(error))
     return error
 
 
-def _note_success(context: Context) -> None:
+def _end_preparation(context: Context) -> None:
+    # The revision is available, or its spec cannot be used: nothing is being made, or has failed.
+    context.services.background.cancel(context.name, *PURPOSES)
     context.memory.retries.succeeded(PREPARATION)
-
-
-def _cancel(context: Context) -> None:
-    context.services.sources.background.cancel(context.name, *PURPOSES)
+    context.memory.sources.progress = SourceProgress()
 
 
 def _resolve(context: Context, known: Pins, cancelled: Event, build_context: BuildContext) -> Resolved:
     status = context.status
-    renews = context.requested_at != status.last_handled_reconcile_at
-    if not renews:
+    if context.requested_at == status.last_handled_reconcile_at:
         build_context = replace(build_context, unchecked=find_unchecked(context.spec, status.sources))
-    resolved = context.services.sources.builder.resolve(context.spec, known, cancelled, build_context)
+    resolved = context.services.builder.resolve(context.spec, known, cancelled, build_context)
     is_first = not (status.revision or status.installed_revision)
     needs_more = needs_objects(context.spec) or context.spec.take_over  # which only a pass reads
     if is_first and not (resolved.failure or needs_more or cancelled.is_set()):
-        request = make_request(context, Sources(pins=resolved.found, requested_at=context.requested_at))
-        context.services.sources.background.begin(
+        request = make_request(context, resolved.found)
+        context.services.background.begin(
             context.name,
             build_ticket(request),
             lambda cancelled: _build(context, request, (), cancelled, build_context),
@@ -490,9 +480,9 @@ def _build(
     cancelled: Event,
     build_context: BuildContext,
     *,
-    known: Terms | None = None,
     given: Mapping[str, PackedRevision] | None = None,
 ) -> Revision | PackedRevision:
+    known = kept[0].terms if kept else None
     discovery, recorded = context.services.discovery, known.custom if known else ()
 
     def _ask(kinds: Collection[Kind]) -> Mapping[Kind, CustomKind]:
@@ -501,12 +491,10 @@ def _build(
     capabilities = recall_kinds(discovery.capabilities(), known.kinds if known else None)
     # What the last revision needed, the next one will most likely need: then it is rendered only once.
     capabilities = replace(capabilities, custom=_ask([(group, version, kind) for group, version, kind, _ in recorded]))
-    look_up = context.services.sources.look_up
-    build_context = replace(build_context, custom_kinds=_ask, look_up=look_up and look_up(context.deployment))
+    look_up = context.services.look_up
+    build_context = replace(build_context, custom_kinds=_ask, look_up=look_up and partial(look_up, context.deployment))
     try:
-        made = context.services.sources.builder.build(
-            request, capabilities, cancelled, build_context, kept=kept, given=given
-        )
+        made = context.services.builder.build(request, capabilities, cancelled, build_context, kept=kept, given=given)
     except BundleError as error:
         raise withhold(error, request.spec) from None
     return record_kinds(made, capabilities, context.services.watches.served.is_aggregated)
@@ -523,12 +511,10 @@ def _take(
         raise held
     if context.memory.sources.progress.ticket != context.spec_version:
         context.memory.sources.progress = SourceProgress(context.spec_version)
-    build_context = context.services.sources.access.build_context(context.deployment, context.memory.sources.progress)
+    build_context = context.services.access.build_context(context.deployment, context.memory.sources.progress)
     try:
         place = Place(share=context.share, purpose=purpose)
-        result = context.services.sources.background.take(
-            name, ticket, lambda cancelled: work(cancelled, build_context), place
-        )
+        result = context.services.background.take(name, ticket, lambda cancelled: work(cancelled, build_context), place)
     except BundleError as error:
         last = context.memory.retries.last(PREPARATION, tried)
         raise _note_failure(context, ticket, keep_first(last, error)) from None

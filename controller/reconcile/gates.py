@@ -14,13 +14,13 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.status import CONDITION_MESSAGE_LENGTH, PERMISSION_ITEMS, PERMISSION_LENGTH, PROBLEM_ITEMS
-from rukpak.api.v1alpha2.types import NewPermissions, Pending
-from rukpak.controller.building.revision import Revision
+from rukpak.api.v1alpha2.types import NewPermissions, Pending, SourcePin
+from rukpak.controller.building.revision import Revision, Terms
 from rukpak.controller.content.limits import shorten, visible
 from rukpak.controller.observe.deployments import MISSING, Dependency, find_cycle
 from rukpak.controller.observe.following import ObjectReference, Topic
@@ -32,7 +32,7 @@ from rukpak.controller.reconcile.memory import Preview
 from rukpak.controller.reconcile.planning import Work, preview_work
 from rukpak.controller.retries import SLOW_SECONDS
 from rukpak.controller.revisions.accounts import Seen
-from rukpak.controller.revisions.approval import REPLACED, Decision, decide
+from rukpak.controller.revisions.approval import Decision, decide
 from rukpak.controller.status.notes import note_on_approval
 from rukpak.controller.status.report import Held, describe_changes, list_some, short
 
@@ -46,7 +46,6 @@ def admit(context: Context, wanted: Wanted) -> Wanted:
 
     Raises: CrowdedError, ApiError.
     """
-    wanted = replace(wanted, paused=context.spec.paused)
     context.memory.hooks.next_change = None
     try:
         for gate in GATES:
@@ -66,15 +65,12 @@ def _await_approval(context: Context, wanted: Wanted, revision: Revision) -> Wan
     decision = decide(context.spec, revision, target, adds_permissions=adds_permissions, is_recalled=is_recalled)
     if decision is Decision.GO_AHEAD:
         return wanted
+    if decision is not Decision.AWAIT_ACCOUNT:
+        revision = stored.hold(context, revision)
     if decision is Decision.DENY:
-        _hold(context, revision)
         held = Held(revision=revision.digest, error=_denied(revision))
     else:
-        is_account = decision is Decision.AWAIT_ACCOUNT
-        revision = revision if is_account else _hold(context, revision)
-        held = _propose(
-            _Proposal(context=context, wanted=wanted, revision=revision, target=target, is_account=is_account)
-        )
+        held = _propose(context, wanted.sources, revision, target)
     return replace(wanted, revision=target, current=target is not None, held=held)
 
 
@@ -87,14 +83,14 @@ def _await_dependencies(context: Context, wanted: Wanted, revision: Revision) ->
     error = find_dependency_hindrance(context)
     if error is None:
         return replace(wanted, revision=_let_pass(context, revision))
-    revision = _hold(context, revision)
-    if wanted.paused:
+    revision = stored.hold(context, revision)
+    if context.spec.paused:
         return replace(wanted, revision=revision)
     return replace(wanted, revision=target, current=False, failure=error, pending=revision.digest)
 
 
 def _await_hooks(context: Context, wanted: Wanted, revision: Revision) -> Wanted:
-    error = None if wanted.paused else hook_phases.before_upgrade(context, wanted, revision)
+    error = None if context.spec.paused else hook_phases.before_upgrade(context, wanted, revision)
     if error is None:
         return wanted
     return replace(wanted, revision=stored.last_good(context), current=False, failure=error, pending=revision.digest)
@@ -130,8 +126,7 @@ def commit(work: Work) -> None:
     try:
         stored.retire_others(context, revision.digest)
     except BundleError as error:
-        about = {"BundleDeployment": context.name, "reason": error.reason.value, "problem": error.message}
-        log.warning("older revision can be applied without approval", extra=about)
+        log.warning("older revision can be applied without approval", extra=context.about(error))
 
 
 def _let_pass(context: Context, revision: Revision) -> Revision:
@@ -144,67 +139,51 @@ def _let_pass(context: Context, revision: Revision) -> Revision:
     return admitted
 
 
-def _hold(context: Context, revision: Revision) -> Revision:
-    # It may have been applied under an earlier spec.
-    return stored.hold(context, revision, revision.terms.held or REPLACED)
-
-
-def _propose(proposal: _Proposal) -> Held:
-    context, digest = proposal.context, proposal.revision.digest
-    account, before = context.spec.service_account_name, _proposed_before(proposal)
-    preview = _preview(proposal)
+def _propose(
+    context: Context, sources: tuple[SourcePin, ...] | None, revision: Revision, target: Revision | None
+) -> Held:
+    before, preview = _proposed_before(context, revision), _preview(context, revision, target)
     texts = [shorten(visible(error.message), CONDITION_MESSAGE_LENGTH) for error in preview.problems[:PROBLEM_ITEMS]]
-    sources = proposal.wanted.sources
     pending = Pending(
-        revision=digest,
-        service_account_name=account,
+        revision=revision.digest,
+        service_account_name=context.spec.service_account_name,
         since=before.since if before else context.now(),
         changes=preview.differences.counts,
-        permissions=_find_permissions(context, proposal.revision, proposal.target),
+        permissions=_find_permissions(context, revision, target),
         problems=tuple(texts),
-        sources=sources.pins if sources else context.status.sources,
+        sources=context.status.sources if sources is None else sources,
     )
-    error = BundleError(Reason.AWAITING_APPROVAL, _describe(proposal, pending))
-    return Held(revision=digest, error=error, pending=pending, problems=preview.problems)
+    only_account = target is not None and target.digest == revision.digest
+    error = BundleError(
+        Reason.AWAITING_APPROVAL, _describe(context, revision.terms, pending, only_account=only_account)
+    )
+    return Held(revision=revision.digest, error=error, pending=pending, problems=preview.problems)
 
 
-def _preview(proposal: _Proposal) -> Preview:
+def _preview(context: Context, revision: Revision, target: Revision | None) -> Preview:
     # Whether something would prevent it is asked again every five minutes.
-    context, target = proposal.context, proposal.target
     memory, account = context.memory, context.spec.service_account_name
-    key = (proposal.revision.digest, target.digest if target else "", account, context.spec_version)
+    key = (revision.digest, target.digest if target else "", account, context.spec_version)
     known, now = memory.preview, memory.clock()
     if known and known.key == key and not (known.problems and now - known.at >= SLOW_SECONDS):
         return known
-    revision = replace(proposal.revision, terms=replace(proposal.revision.terms, service_account_name=account))
-    options, differences, hindrance = preview_work(context, revision, target)
+    proposed = replace(revision, terms=replace(revision.terms, service_account_name=account))
+    options, differences, hindrance = preview_work(context, proposed, target)
     problems = [hindrance] if hindrance else []
-    if not (problems or _is_judged(proposal)):
-        problems = proposal.context.services.objects.applier.find_problems(options, differences.changed)
+    if not (problems or _is_judged(context, revision)):
+        problems = context.services.applier.find_problems(options, differences.changed)
     memory.preview = Preview(key=key, differences=differences, problems=tuple(problems), at=now)
     return memory.preview
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Proposal:
-    """A revision that waits, and the one on the cluster."""
-
-    context: Context
-    wanted: Wanted
-    revision: Revision
-    target: Revision | None
-    is_account: bool
-    """Only its account waits."""
+def _proposed_before(context: Context, revision: Revision) -> Pending | None:
+    before = context.status.pending
+    proposed = (revision.digest, context.spec.service_account_name)
+    return before if before and (before.revision, before.service_account_name) == proposed else None
 
 
-def _proposed_before(proposal: _Proposal) -> Pending | None:
-    before, account = proposal.context.status.pending, proposal.context.spec.service_account_name
-    is_same = before is not None and before.revision == proposal.revision.digest
-    return before if before and is_same and before.service_account_name == account else None
-
-
-def _is_judged(proposal: _Proposal) -> bool:
-    before, context = _proposed_before(proposal), proposal.context
+def _is_judged(context: Context, revision: Revision) -> bool:
+    before = _proposed_before(context, revision)
     is_same_spec = context.status.observed_generation == context.metadata.generation
     return before is not None and not before.problems and is_same_spec and context.memory.preview is None
 
@@ -222,10 +201,10 @@ def _find_permissions(context: Context, revision: Revision, target: Revision | N
     return found
 
 
-def _describe(proposal: _Proposal, pending: Pending) -> str:
-    name, spec, terms = proposal.context.name, proposal.context.spec, proposal.revision.terms
+def _describe(context: Context, terms: Terms, pending: Pending, *, only_account: bool) -> str:
+    name, spec = context.name, context.spec
     account, bound = _quote(pending.service_account_name), spec.approved_service_account_name
-    if proposal.is_account:
+    if only_account:
         what = f"is applied as {_quote(terms.service_account_name)} until {account} is approved"
         remedy = f'run "kubectl rukpak approve {name}", or change spec.serviceAccountName back'
     else:
@@ -264,18 +243,14 @@ def _cyclic(context: Context, known: Mapping[str, Dependency | None]) -> BundleE
 
 
 def _unready(context: Context, known: Mapping[str, Dependency | None], seen: Seen) -> BundleError | None:
-    names = context.spec.required_deployments
-    waiting = [text for name in names if (text := _describe_dependency(name, known.get(name)))]
-    waiting += context.services.dependencies.find_waiting(context.deployment, seen)
+    found = [(name, known.get(name)) for name in context.spec.required_deployments]
+    hindrances = [(name, each.hindrance if each else MISSING) for name, each in found]
+    waiting = [f'"{name}" ({hindrance})' for name, hindrance in hindrances if hindrance]
+    waiting += context.services.find_waiting(context.deployment, seen)
     if not waiting:
         return None
     message = f"spec.dependsOn: waiting for {list_some(waiting)}; continues when all of them are ready"
     return BundleError(Reason.DEPENDENCY_NOT_READY, message)
-
-
-def _describe_dependency(name: str, dependency: Dependency | None) -> str:
-    hindrance = dependency.hindrance if dependency else MISSING
-    return f'"{name}" ({hindrance})' if hindrance else ""
 
 
 def find_dependency_hindrance(context: Context) -> BundleError | None:
@@ -284,7 +259,7 @@ def find_dependency_hindrance(context: Context) -> BundleError | None:
     Raises: ApiError.
     """
     known = _collect(context)
-    read: dict[ObjectReference, str] = {}
+    read: dict[ObjectReference, str | None] = {}
     try:
         error = _cyclic(context, known) or _unready(context, known, read.__setitem__)
     except BundleError as refusal:

@@ -7,7 +7,7 @@ CustomResourceDefinitions, which hooks may need. How one hook runs is left to ap
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -26,9 +26,6 @@ from rukpak.controller.reconcile.inventory import make_confirmation
 from rukpak.controller.retries import SLOW_SECONDS
 from rukpak.controller.revisions.accounts import account_of
 
-Gate = Callable[[], BundleError | None]
-"""Called once, before what it guards; returns why that must wait."""
-
 
 def before_upgrade(context: Context, wanted: Wanted, revision: Revision) -> BundleError | None:
     """Run the hooks before an upgrade or a rollback to the wanted revision; returns why they are not done.
@@ -44,38 +41,36 @@ def before_upgrade(context: Context, wanted: Wanted, revision: Revision) -> Bund
     return _run(revision, HookEvent.PRE_ROLLBACK if wanted.recalled else HookEvent.PRE_UPGRADE, context)
 
 
-def before_install(context: Context, revision: Revision, targets: TargetSet) -> Gate:
-    """Return the gate before the workloads of a first install; it is open for everything else."""
-    if not revision.hooks or context.status.installed_revision:
-        return _open
-    own = {record.key for record in context.own_records(context.services.watches.objects.of(context.name))}
-    has_begun = any(key in own for key in targets.by_key if _waits_for_hooks(key))
-    return _open if has_begun else lambda: _run(revision, HookEvent.PRE_INSTALL, context)
-
-
-def after_apply(context: Context, wanted: Wanted, targets: TargetSet) -> BundleError | None:
-    """Run the hooks after a revision was applied; returns why they are not done.
-
-    If a first install has nothing that waits for the hooks before it, these run here, too.
+def before_install(context: Context, revision: Revision, targets: TargetSet) -> BundleError | None:
+    """Run the hooks before the workloads of a first install; returns why they are not done.
 
     Raises: ApiError.
     """
-    revision = wanted.revision
-    if not wanted.current or revision is None or _is_done(context, wanted):
+    if not revision.hooks or context.status.installed_revision:
         return None
-    is_ungated = not context.status.installed_revision and not any(map(_waits_for_hooks, targets.by_key))
-    before = _run(revision, HookEvent.PRE_INSTALL, context) if is_ungated else None
-    return before or _run(revision, _event_after(context, wanted), context)
+    own = {record.key for record in context.own_records(context.services.watches.objects.of(context.name))}
+    has_begun = any(key in own for key in targets.by_key if _waits_for_hooks(key))
+    return None if has_begun else _run(revision, HookEvent.PRE_INSTALL, context)
 
 
-def are_left(context: Context, wanted: Wanted) -> bool:
-    """Whether an applied revision waits for hooks: it is not installed then, even if another one is wanted."""
-    revision = wanted.revision
+def after_apply(context: Context, wanted: Wanted, targets: TargetSet) -> tuple[bool, BundleError | None]:
+    """Run the hooks after a revision was applied, unless another one is wanted.
+
+    If a first install has nothing that waits for the hooks before it, these run here, too.
+
+    Returns: whether they have run: the revision is not installed before; and why they are not done.
+    Raises: ApiError.
+    """
+    revision, failure = wanted.revision, None
     if revision is None or _is_done(context, wanted):
-        return False
-    return not context.services.objects.hook_runner.has_run(
-        revision, _event_after(context, wanted), context.memory.hooks
-    )
+        return True, None
+    event = _event_after(context, wanted)
+    if wanted.current:
+        is_ungated = not context.status.installed_revision and not any(map(_waits_for_hooks, targets.by_key))
+        before = _run(revision, HookEvent.PRE_INSTALL, context) if is_ungated else None
+        failure = before or _run(revision, event, context)
+    has_run = context.services.hook_runner.has_run(revision, event, context.memory.hooks)
+    return failure is None and has_run, failure
 
 
 def around_teardown(context: Context, event: HookEvent) -> BundleError | None:
@@ -104,10 +99,10 @@ def tidy(context: Context, revisions: Iterable[Revision], user: User | None, unf
         return HookRemains(unknown=tuple(unknown))
     remains = []
     for revision in found:
-        run = {event for event in HookEvent if context.services.objects.hook_runner.has_run(revision, event, progress)}
+        run = {event for event in HookEvent if context.services.hook_runner.has_run(revision, event, progress)}
         over = run if revision.digest == unfinished else set(HookEvent)
         remains.append(
-            context.services.objects.hook_runner.tidy(revision, _options(context, revision, user), over.__contains__)
+            context.services.hook_runner.tidy(revision, _options(context, revision, user), over.__contains__)
         )
     return HookRemains(
         failures=tuple(failure for each in remains for failure in each.failures),
@@ -129,18 +124,13 @@ def _run(revision: Revision, event: HookEvent, context: Context) -> BundleError 
         return hindrance
     context.memory.stored.unapplied.discard(revision.digest)  # it names its hooks until these are tidied up
     context.services.watches.objects.require(name, kinds_of(revision))  # the watches report when a hook has finished
-    options = replace(
-        _options(context, revision, account.user if account else None),
-        proceed=lambda: (
-            context.services.watches.deployments.synced
-            and (event.is_of_teardown or context.is_same_spec(context.services.watches.deployments.outline(name)))
-        ),
-    )
-    return context.services.objects.hook_runner.run(revision, event, options)
+    options = _options(context, revision, account.user if account else None)
+    if not event.is_of_teardown:
+        options = replace(options, proceed=context.may_proceed)
+    return context.services.hook_runner.run(revision, event, options)
 
 
 def _options(context: Context, revision: Revision, user: User | None) -> HookOptions:
-    deadline = context.spec.progress_deadline_seconds
     return HookOptions(
         owner=context.owner,
         user=user,
@@ -150,9 +140,9 @@ def _options(context: Context, revision: Revision, user: User | None) -> HookOpt
         proceed=lambda: context.services.watches.deployments.synced,
         progress=context.memory.hooks,
         retries=context.memory.retries,
-        deadline=deadline,
+        deadline=context.spec.progress_deadline_seconds,
         conceals=reads_secrets(context.spec) or shows_secrets(revision.terms),
-        explain=partial(context.services.objects.explainer.explain, context.name),
+        explain=partial(context.services.explainer.explain, context.name),
         confirm=make_confirmation(context, revision.digest),
     )
 
@@ -178,7 +168,3 @@ def _event_after(context: Context, wanted: Wanted) -> HookEvent:
     if wanted.recalled and context.status.installed_revision:
         return HookEvent.POST_ROLLBACK
     return HookEvent.POST_UPGRADE if context.status.installed_revision else HookEvent.POST_INSTALL
-
-
-def _open() -> BundleError | None:
-    return None

@@ -14,7 +14,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from types import MappingProxyType
 
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import ConditionType, Reason, Retry
@@ -44,17 +43,11 @@ from rukpak.controller.kube.resources import GroupVersionKind
 from rukpak.controller.observe.following import Contested, follow_contested
 from rukpak.controller.observe.progress import Explain, Progress
 from rukpak.controller.observe.records import Look, Reader, Record, key_of
-from rukpak.controller.reconcile import hook_phases
+from rukpak.controller.reconcile import hook_phases, inventory
 from rukpak.controller.reconcile.context import Context
-from rukpak.controller.reconcile.inventory import (
-    forget_unwatched,
-    keep_only,
-    read_unwatched,
-    report_strays,
-    revisions_with_hooks,
-)
 from rukpak.controller.reconcile.memory import InstalledTargets
 from rukpak.controller.reconcile.planning import Work
+from rukpak.controller.revisions.accounts import account_of
 from rukpak.controller.status.notes import (
     describe_unseen,
     note_on_beginning,
@@ -70,8 +63,6 @@ from rukpak.controller.status.report import Report
 from rukpak.controller.telemetry import Phase
 
 log = logging.getLogger(__name__)
-
-NOTHING_REFUSED: Mapping[ObjectKey, BundleError] = MappingProxyType({})
 
 
 def announce(work: Work) -> Work:
@@ -113,8 +104,8 @@ def apply(work: Work) -> Report:
     if work.only_compare:
         return _compare(work)
     if work.is_new_account:
-        work = replace(work, lack=work.context.services.objects.applier.review(work.options))
-    work.context.memory.checked_account = None if work.lack else work.account
+        work = replace(work, lack=work.context.services.applier.review(work.options))
+    work.context.memory.checked_account = None if work.lack else account_of(work.revision.terms)
     _trust_status(work.context, work.options.wanted.revision)  # waves are judged while the plan is executed
     outcomes = execute(work.context, work.plan, work.options)
     report = finish(work, outcomes)
@@ -126,7 +117,7 @@ def apply(work: Work) -> Report:
 
 def find_installed(context: Context) -> InstalledTargets | None:
     """Return the targets of the installed revision, if they are known and of this spec."""
-    found = context.services.objects.installed.find(context.name)
+    found = context.services.installed.find(context.name)
     if found is None or found.ledger is not context.memory.ledger or found.spec_version != context.spec_version:
         return None
     return found if found.targets.rest.revision == context.status.installed_revision else None
@@ -145,7 +136,7 @@ def keep_installed(context: Context, revision: Revision, wanted: TargetSet) -> N
             spec_version=context.spec_version,
             ledger=ledger,
         )
-    context.services.objects.installed.keep(context.name, targets)
+    context.services.installed.keep(context.name, targets)
 
 
 def _compare(work: Work) -> Report:
@@ -153,12 +144,14 @@ def _compare(work: Work) -> Report:
     report, context, options = work.report(), work.context, work.options
     survey = survey_drift(context, work.plan, options)
     observed = context.services.watches.objects.of(context.name)
+    strays = inventory.look_for_strays(context, observed, options.wanted.by_key, options.older)
+    inventory.report_strays(context, strays)
     return replace(
         report,
         failure=work.hindrance or report.failure,
         drifted=survey.drifted,
         handed_over=survey.handed_over,
-        strays=tuple(sorted(report_strays(context, observed, options.wanted.by_key, options.older))),
+        strays=tuple(sorted(strays)),
         skipped_kinds=options.wanted.skipped_kinds,
         progress=assess_work(
             work, left_out=survey.handed_over, refusals={**_find_unapplied(work, survey), **survey.refused}
@@ -192,8 +185,8 @@ def execute(context: Context, plan: Plan, options: ApplyOptions) -> list[Outcome
 
     Raises: ApiError.
     """
-    memory, observer, started = context.memory, context.services.objects.observer, time.monotonic()
-    outcomes = context.services.objects.applier.execute(plan, options)
+    memory, observer, started = context.memory, context.services.observer, time.monotonic()
+    outcomes = context.services.applier.execute(plan, options)
     if any(outcome.tried for outcome in outcomes):
         succeeded = not any(outcome.error for outcome in outcomes)
         observer.phase_ended(Phase.APPLY, time.monotonic() - started, succeeded=succeeded)
@@ -218,9 +211,9 @@ def survey_drift(context: Context, plan: Plan, options: ApplyOptions) -> Survey:
 
     Raises: ApiError.
     """
-    survey = context.services.objects.applier.survey(plan, options)
+    survey = context.services.applier.survey(plan, options)
     context.memory.ledger.learn(survey.same)
-    context.services.objects.observer.drift_found(context.memory.drift.see([each.key for each in survey.drifted]), 0)
+    context.services.observer.drift_found(context.memory.drift.see([each.key for each in survey.drifted]), 0)
     return survey
 
 
@@ -263,7 +256,8 @@ def finish(work: Work, outcomes: list[Outcome]) -> Report:
     remains = _tidy_hooks(work, is_applied=is_applied)
     look = work.context.services.watches.objects.look(context.name, context.memory.ledger.reader.seen)
     observed = look.records
-    strays = report_strays(context, observed, options.wanted.by_key, options.older)
+    strays = inventory.look_for_strays(context, observed, options.wanted.by_key, options.older)
+    inventory.report_strays(context, strays)
     has_remains = bool(remains.failures or remains.unknown)
     is_done = is_applied and not (has_remains or work.wanted.fetching)
     is_over = is_done and _is_over(work, outcomes, waiting, look)
@@ -311,17 +305,16 @@ def _find_wave(work: Work, outcomes: Iterable[Outcome]) -> Wave | None:
 
 def _finish_hooks(work: Work, outcomes: list[Outcome]) -> tuple[bool, BundleError | None]:
     # Whether all objects are applied and the hooks of the revision have run, and why hooks have not.
-    applied = not (work.lack or any(outcome.error for outcome in outcomes))
-    hook_failure = hook_phases.after_apply(work.context, work.wanted, work.options.wanted) if applied else None
-    applied = applied and hook_failure is None and not hook_phases.are_left(work.context, work.wanted)
-    return applied, hook_failure
+    if work.lack or any(outcome.error for outcome in outcomes):
+        return False, None
+    return hook_phases.after_apply(work.context, work.wanted, work.options.wanted)
 
 
 def _tidy_hooks(work: Work, *, is_applied: bool) -> HookRemains:
     context, wanted = work.context, work.options.wanted.revision
     unfinished = "" if is_applied else wanted
     # While the hooks of a pending revision are under way, the others wait.
-    revisions = [] if work.wanted.pending else revisions_with_hooks(context)
+    revisions = [] if work.wanted.pending else inventory.revisions_with_hooks(context)
     remains = hook_phases.tidy(context, revisions, work.options.user, unfinished) if revisions else HookRemains()
     own = {key_of(hook["manifest"]) for each in revisions if each.digest == wanted for hook in each.hooks}
     left = set(remains.running) - own - context.memory.hooks.reported
@@ -366,7 +359,7 @@ def _settle(work: Work, kinds: Collection[GroupVersionKind], observed: Mapping[O
         # If another revision is wanted, status names it: it is kept until it can be applied.
         proposed = [wanted.held.revision] if wanted.held else []
         kept = [options.wanted.revision, *([] if wanted.current else [context.status.revision]), *proposed]
-        keep_only(context, kept, options.older)
+        inventory.keep_only(context, kept, options.older)
         work.context.services.watches.objects.require_only(context.name, kinds)
     return context.memory.ledger.managed_state
 
@@ -400,7 +393,7 @@ def prune(work: Work, *, is_time: bool) -> tuple[list[Removal], list[Record]]:
     """
     # Observed after applying: an object of the previous revision may just have been repaired.
     context, options = work.context, work.options
-    unreadable = read_unwatched(context, options.older, options.user)
+    unreadable = inventory.read_unwatched(context, options.older, options.user)
     observed = work.context.services.watches.objects.of(options.owner.name)
     named = (options.wanted.by_key, options.older, observed, options.owner)
     surplus, terminating = find_surplus(*named), find_surplus(*named, deleting=True)
@@ -410,7 +403,7 @@ def prune(work: Work, *, is_time: bool) -> tuple[list[Removal], list[Record]]:
     terminating += [removal.remaining for removal in removals if removal.remaining]
     done = [removal for removal in removals if not removal.error]
     context.memory.ledger.drop(removal.record.key for removal in done)
-    forget_unwatched(context, (removal.record.key for removal in done if not removal.remaining))
+    inventory.forget_unwatched(context, (removal.record.key for removal in done if not removal.remaining))
     waiting = [*surplus, *(Record(key=key) for key in unreadable)]
     if is_time:
         waiting = [removal.record for removal in removals if removal.error]
@@ -429,25 +422,17 @@ def _remove(
     if surplus:
         options.confirm()
     started = time.monotonic()
-    removals = context.services.objects.remover.remove(surplus, options.owner.name, RemovalCause.PRUNE, options.user)
+    removals = context.services.remover.remove(surplus, options.owner.name, RemovalCause.PRUNE, options.user)
     removals += [Removal(record=Record(key=key), error=error) for key, error in unreadable.items()]
     failures = [removal.error for removal in removals if removal.error]
-    context.services.objects.observer.phase_ended(Phase.PRUNE, time.monotonic() - started, succeeded=not failures)
+    context.services.observer.phase_ended(Phase.PRUNE, time.monotonic() - started, succeeded=not failures)
     if failures:  # a transient failure is retried soon, not only with the slow ones
         passing = next((error for error in failures if error.reason.retry is Retry.TRANSIENT), failures[0])
-        _note_failure(context, passing, options)
+        if context.note_failure(RemovalCause.PRUNE, options.wanted.revision, passing):
+            log.warning("objects not pruned", extra=context.about(passing))
     else:
         context.memory.retries.succeeded(RemovalCause.PRUNE)
     return removals
-
-
-def _note_failure(context: Context, error: BundleError, options: ApplyOptions) -> None:
-    name, revision = options.owner.name, options.wanted.revision
-    last = context.memory.retries.last(RemovalCause.PRUNE, revision)
-    context.memory.retries.failed(RemovalCause.PRUNE, revision, error)
-    if last is None or last.message != error.message:
-        about = {"BundleDeployment": name, "reason": error.reason.value, "problem": error.message}
-        log.warning("objects not pruned", extra=about)
 
 
 def assess_installed(context: Context) -> Progress:
@@ -471,7 +456,7 @@ def assess_work(
     work: Work,
     outcomes: Iterable[Outcome] = (),
     left_out: Collection[ObjectKey] = (),
-    refusals: Mapping[ObjectKey, BundleError] = NOTHING_REFUSED,
+    refusals: Mapping[ObjectKey, BundleError] | None = None,
 ) -> Progress:
     """Return the health of all objects of the revision that the pass works on, but those that are left out.
 
@@ -502,7 +487,7 @@ def assess_work(
         # What a wave waits for is told at once when that is another wave.
         _version(context, f"{options.wanted.revision} {held.wave}" if held else options.wanted.revision),
         context.spec.progress_deadline_seconds,
-        refusals={**refusals, **{each.task.target.key: each.error for each in outcomes if each.error}},
+        refusals={**(refusals or {}), **{each.task.target.key: each.error for each in outcomes if each.error}},
         recreates=options.repairs and not work.only_compare,
         awaited=held.awaited if held else (),
         explain=_explain(context),
@@ -510,7 +495,7 @@ def assess_work(
 
 
 def _explain(context: Context) -> Explain:
-    return partial(context.services.objects.explainer.explain, context.name)
+    return partial(context.services.explainer.explain, context.name)
 
 
 def _trust_status(context: Context, revision: str) -> None:
@@ -550,12 +535,7 @@ def review_leftovers(context: Context, outcomes: Iterable[Outcome]) -> tuple[Lef
         context: of the pass.
         outcomes: of the pass. What they tell replaces what was known of an object; one that was made again has none.
     """
-    objects, looked_at, known = (
-        context.services.watches.objects,
-        context.memory.ledger.looked_at,
-        context.status.leftovers,
-    )
-    outcomes = list(outcomes)
+    objects, known, outcomes = context.services.watches.objects, context.status.leftovers, list(outcomes)
     found = {outcome.task.target.key: outcome.left for outcome in outcomes if outcome.left}
     made = {o.task.target.key for o in outcomes if o.tried and not o.error and o.task.action is Action.CREATE}
     observed = objects.of(context.name) if known or found else {}
@@ -568,8 +548,7 @@ def review_leftovers(context: Context, outcomes: Iterable[Outcome]) -> tuple[Lef
         if left.fields and (key in observed or objects.is_forbidden(key.group, key.kind)):
             still.setdefault(key, []).append(left)
     seen = {key: observed[key].resource_version for key in (*still, *found) if key in observed}
-    looked_at.clear()
-    looked_at.update(seen)
+    context.memory.ledger.looked_at = seen
     objects.heed(context.name, frozenset(seen))
     return (*chain.from_iterable(still.values()), *chain.from_iterable(found.values()))
 
@@ -580,7 +559,7 @@ def _still_left(context: Context, record: Record, left: Leftover) -> Leftover:
     kind = next((each for each in context.recorded_kinds if (each.group, each.kind) == record.key[:2]), None)
     resource = context.services.discovery.resource(kind) if kind else None
     user = context.account.user if context.account else None
-    live = context.services.objects.applier.reader.read_whole((record.key, resource), user) if resource else None
+    live = context.services.applier.reader.read_whole((record.key, resource), user) if resource else None
     return leftovers.still_left(left, live) if live else left
 
 

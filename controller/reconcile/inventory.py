@@ -18,7 +18,7 @@ Not here: the marks on one object (apply/ownership.py), and what is done (instal
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -42,11 +42,10 @@ from rukpak.controller.apply.ownership import (
 )
 from rukpak.controller.apply.plan import OvertakenError
 from rukpak.controller.apply.replies import classify
-from rukpak.controller.building.revision import Revision, Terms
+from rukpak.controller.building.revision import Revision
 from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.client import ApiError
 from rukpak.controller.kube.configuration import User
-from rukpak.controller.kube.events import Note
 from rukpak.controller.kube.resources import GroupVersionKind, Resource, read_kinds
 from rukpak.controller.observe.deployments import find_hindrance
 from rukpak.controller.observe.records import Record
@@ -89,7 +88,7 @@ def name_older(context: Context, revision: Revision) -> dict[ObjectKey, Revision
 
     Raises: CrowdedError, ApiError.
     """
-    others = [each for each in _applied(_read_kept(context)) if each.digest != revision.digest]
+    others = [each for each in _applied(read_kept(context)) if each.digest != revision.digest]
     past = _name_past([*others, revision], context)
     if not (others or revision.terms.left or past):
         return {}
@@ -103,7 +102,7 @@ def name_all(context: Context) -> dict[ObjectKey, RevisionObject] | None:
 
     Raises: CrowdedError, ApiError.
     """
-    kept = _read_kept(context)
+    kept = read_kept(context)
     applied = _applied(kept)
     return {**_name_past(applied, context), **_name(applied, context)} if kept else None
 
@@ -148,15 +147,11 @@ def revisions_with_hooks(context: Context) -> list[Revision]:
     return [each for each in kept if each and each.hooks]
 
 
-def kept_terms(context: Context) -> list[Terms]:
-    """Return the terms of each kept revision.
+def read_kept(context: Context) -> list[Revision]:
+    """Return the kept revisions.
 
     Raises: CrowdedError, ApiError.
     """
-    return [each.terms for each in _read_kept(context)]
-
-
-def _read_kept(context: Context) -> list[Revision]:
     status = context.status
     if context.memory.stored.kept is None and status.managed_state:
         installed = stored.read(context, status.installed_revision)
@@ -194,7 +189,7 @@ def read_unwatched(
     """
     unseen = [(key, resource) for key, each in named.items() if (resource := _unseen(context, each))]
     failures: dict[ObjectKey, BundleError] = {}
-    for key, found in context.services.objects.applier.reader.read_all(unseen, user).items():
+    for key, found in context.services.applier.reader.read_all(unseen, user).items():
         if isinstance(found, ApiError):
             failures[key] = classify(found, key, install_namespace="").to_error()
         elif found is None or found.owner != context.name:
@@ -251,7 +246,7 @@ def keep_only(
 
 
 def _describe_past(context: Context, installed: Revision, older: Mapping[ObjectKey, RevisionObject]) -> tuple[str, ...]:
-    others = [each for each in _applied(_read_kept(context)) if each.digest != installed.digest]
+    others = [each for each in _applied(read_kept(context)) if each.digest != installed.digest]
     if not (older or others):
         return installed.terms.past
     earlier = [text for each in (installed, *others) for text in each.terms.past]
@@ -273,36 +268,24 @@ def _applied(kept: Iterable[Revision]) -> list[Revision]:
 def look_for_strays(
     context: Context, observed: Mapping[ObjectKey, Record], *known: Collection[ObjectKey]
 ) -> frozenset[ObjectKey]:
-    """Return the strays, and record them in the memory.
+    """Return the strays.
 
     Args:
         context: of the pass.
         observed: objects with the label of the BundleDeployment.
         known: objects that its revisions name.
     """
-    found = find_strays(observed, *known, owner=context.owner)
-    context.memory.strays.keys = frozenset(record.key for record in found)
-    return context.memory.strays.keys
+    return frozenset(record.key for record in find_strays(observed, *known, owner=context.owner))
 
 
-def report_strays(
-    context: Context, observed: Mapping[ObjectKey, Record], *known: Collection[ObjectKey]
-) -> frozenset[ObjectKey]:
-    """Return the strays as `look_for_strays`, and send one Event for those that were not reported yet."""
-    found = look_for_strays(context, observed, *known)
-    context.record(notes_on_strays(context))
-    return found
-
-
-def notes_on_strays(context: Context) -> list[Note]:
-    """Return one Event for those of the last look that were not reported yet."""
+def report_strays(context: Context, found: frozenset[ObjectKey]) -> None:
+    """Send one Event for those strays that were not reported yet."""
     strays, now = context.memory.strays, context.memory.clock()
-    news = strays.keys - strays.reported
-    strays.reported &= strays.keys
-    if not news or now < strays.quiet_until:
-        return []
-    strays.reported, strays.quiet_until = strays.keys, now + QUIET_SECONDS
-    return [note_on_strays(context.name, news)]
+    news = found - strays.reported
+    strays.reported &= found
+    if news and now >= strays.quiet_until:
+        strays.reported, strays.quiet_until = found, now + QUIET_SECONDS
+        context.record([note_on_strays(context.name, news)])
 
 
 def find_hand_over(context: Context) -> HandOver:
@@ -336,20 +319,14 @@ def describe_awaited_takers(context: Context, left: Collection[ObjectKey]) -> st
     """
     if not left or find_hindrance(context.deployment):
         return ""
-    for taker in _all_takers(context):
+    deployments = context.services.watches.deployments
+    found = map(deployments.outline, deployments.takers(context.name))
+    for taker in (each for each in found if each and _still_takes(each)):
         named = _named_by(context, taker)
         awaited = left if named is None else named.intersection(left)
         if awaited:
             return _describe_awaited(len(awaited), taker.metadata.name, is_known=named is not None)
     return ""
-
-
-def _all_takers(context: Context) -> Iterator[BundleDeployment]:
-    known = (
-        context.services.watches.deployments.outline(name)
-        for name in context.services.watches.deployments.takers(context.name)
-    )
-    yield from (each for each in known if each and _still_takes(each))
 
 
 def _named_by(context: Context, taker: BundleDeployment) -> frozenset[ObjectKey] | None:
@@ -365,8 +342,7 @@ def _named_by(context: Context, taker: BundleDeployment) -> frozenset[ObjectKey]
 
 
 def _describe_giver(services: Services, giver: BundleDeployment) -> Giver:
-    completed = services.accounts.policy.complete(giver)
-    account = account_in(completed.spec)
+    account = account_in(services.accounts.policy.complete(giver).spec)
     return Giver(
         owner=Owner(giver.metadata.name, giver.metadata.uid, orphan=giver.spec.deletion_policy == "Orphan"),
         user=account.user if account else None,
@@ -377,8 +353,7 @@ def _describe_giver(services: Services, giver: BundleDeployment) -> Giver:
 def _takes(services: Services, name: str) -> Exists:
     def _takes_from(taker: str, uid: str) -> bool:
         found = services.watches.deployments.outline(taker)
-        givers = {each.name for each in found.spec.take_over} if found else set()
-        return found is not None and found.metadata.uid == uid and name in givers
+        return bool(found and found.metadata.uid == uid and any(each.name == name for each in found.spec.take_over))
 
     return _takes_from
 

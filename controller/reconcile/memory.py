@@ -11,12 +11,11 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from rukpak.api.errors import BundleError
-from rukpak.api.v1alpha2.types import NewPermissions, ObjectMeta
+from rukpak.api.v1alpha2.types import NewPermissions, ObjectMeta, SourcePin
 from rukpak.controller.apply.hooks import HookProgress
 from rukpak.controller.apply.ledger import Ledger
 from rukpak.controller.apply.plan import Action, ApplyOptions, Outcome
 from rukpak.controller.apply.targets import Differences, PackedTargets, TargetSet
-from rukpak.controller.building.request import Sources
 from rukpak.controller.building.revision import PackedRevision, Revision, Terms
 from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.observe.progress import HealthTracker
@@ -197,8 +196,8 @@ class SourceState:
     poll: PollState
     progress: SourceProgress = field(default_factory=SourceProgress)
     """Of the sources that are being resolved or fetched."""
-    resolved: tuple[str, Sources] | None = None
-    """The version of the spec and its resolved sources, until status records them."""
+    resolved: tuple[str, tuple[SourcePin, ...]] | None = None
+    """The version of the spec and the pins of its sources, until status records them."""
     config: KnownConfig | None = None
     """What `spec.configFrom` refers to, as it was read last."""
     config_changes: int = 0
@@ -214,7 +213,6 @@ class SourceState:
 class Strays:
     """Objects with our marks that no revision names; written by inventory.py."""
 
-    keys: frozenset[ObjectKey] = frozenset()
     reported: frozenset[ObjectKey] = frozenset()
     """Those that an Event has reported."""
     quiet_until: float = 0.0

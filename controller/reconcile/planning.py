@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from rukpak.api.errors import BundleError
@@ -61,8 +62,6 @@ class Work:
     """Nothing may be sent: the spec is paused, or its account may not act."""
     hindrance: BundleError | None = None
     """Why the account may not act."""
-    account: Account | None = None
-    """That acts; None: the controller."""
     is_new_account: bool = False
     """Whether another account may have applied what is installed, so that it must be checked even without a change."""
     lack: BundleError | None = None
@@ -94,11 +93,13 @@ def make_work(context: Context, wanted: Wanted) -> Work | Report:
     Raises: CrowdedError, ApiError.
     """
     # While paused the revision that was applied last is compared, since nothing newer is.
-    revision = stored.last_good(context) if wanted.paused else wanted.revision
+    revision = stored.last_good(context) if context.spec.paused else wanted.revision
     if revision is None:
         return replace(wanted.report(context), is_lost=bool(context.status.installed_revision))
-    held = context.status.skipped_kinds if wanted.paused else ()
-    targets, before = _targets(context, revision, held), _targets_before(context, revision, held)
+    held = context.status.skipped_kinds if context.spec.paused else ()
+    previous = stored.revision_before(context, revision.digest)
+    targets = _targets(context, revision, held)
+    before = _targets(context, previous, held) if previous else None
     earlier = _earlier_targets(context, targets, before) if before else ()
     losses = find_losses(before, targets) if before else NO_LOSSES
     options = replace(
@@ -107,10 +108,9 @@ def make_work(context: Context, wanted: Wanted) -> Work | Report:
         older=name_older(context, revision),
         makes_way=wanted.current and context.spec.prune != "Never" and not context.owner.orphan,
         replaces=find_replaced(targets, before),
-        gate=hook_phases.before_install(context, revision, targets),
+        gate=partial(hook_phases.before_install, context, revision, targets),
     )
-    account = account_of(revision.terms)
-    is_new = _is_new(context, account)
+    is_new = _is_new(context, account_of(revision.terms))
     work = Work(
         context=context,
         wanted=wanted,
@@ -119,7 +119,6 @@ def make_work(context: Context, wanted: Wanted) -> Work | Report:
         options=options,
         warnings=(*describe_dropped_replicas(losses.replicas), *find_unmatched(_selectors(context), targets)),
         plan=Plan(),
-        account=account,
         is_new_account=is_new,
     )
     kinds = {
@@ -130,7 +129,7 @@ def make_work(context: Context, wanted: Wanted) -> Work | Report:
     if unknown := context.services.watches.objects.require(context.name, kinds):
         return replace(wanted.report(context), unknown=tuple(unknown))
     work = replace(work, plan=make_plan(options, earlier, observe_with_takers(context)))
-    if wanted.paused or not context.services.accounts.policy.allows(revision.terms):
+    if context.spec.paused or not context.services.accounts.policy.allows(revision.terms):
         return replace(work, only_compare=True)
     return _with_hindrance(work, revision.terms) if work.plan.writes or is_new else work
 
@@ -168,10 +167,9 @@ def preview_work(
     Returns: the options to apply it, what it changes, and why its account may not act.
     Raises: ApiError.
     """
-    after = leave_out_missing(_target_set(context, revision), context.services.watches.served.is_missing)
-    before = (
-        leave_out_missing(_target_set(context, target), context.services.watches.served.is_missing) if target else None
-    )
+    is_missing = context.services.watches.served.is_missing
+    after = leave_out_missing(_target_set(context, revision), is_missing)
+    before = leave_out_missing(_target_set(context, target), is_missing) if target else None
     differences = find_differences(before, after, prunes=context.spec.prune != "Never")
     return _options(context, revision.terms, after), differences, _hindrance(context, revision.terms)
 
@@ -210,11 +208,6 @@ def _targets(context: Context, revision: Revision, held: Collection[str]) -> Tar
     for target in present.skipped:
         context.memory.retries.succeeded(target.key)
     return present
-
-
-def _targets_before(context: Context, revision: Revision, held: Collection[str]) -> TargetSet | None:
-    before = stored.revision_before(context, revision.digest)
-    return None if before is None or before.digest == revision.digest else _targets(context, before, held)
 
 
 def _earlier_targets(context: Context, wanted: TargetSet, others: TargetSet) -> tuple[Target, ...]:
@@ -265,10 +258,7 @@ def _options(context: Context, terms: Terms, targets: TargetSet) -> ApplyOptions
             if kind[::2] not in targets.resources and context.services.watches.served.is_withdrawn(kind)
         ),
         crd_upgrade_safety=context.spec.crd_upgrade_safety,
-        proceed=lambda: (
-            context.services.watches.deployments.synced
-            and context.is_same_spec(context.services.watches.deployments.outline(context.name))
-        ),
+        proceed=context.may_proceed,
         confirm=make_confirmation(context, targets.revision),
         judge=context.memory.health.judge,
     )

@@ -21,7 +21,6 @@ from http import HTTPStatus
 
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import ConditionType, Reason
-from rukpak.api.v1alpha2.status import AccountUsed
 from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.apply.ownership import is_unfinished
 from rukpak.controller.apply.plan import Action, Outcome, OvertakenError
@@ -29,22 +28,11 @@ from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.client import ApiError
 from rukpak.controller.kube.resources import read_kinds
 from rukpak.controller.observe.records import Look, Record
-from rukpak.controller.reconcile import deletion, gates, stored
+from rukpak.controller.reconcile import deletion, gates, installation, stored
 from rukpak.controller.reconcile.context import NEVER, UNKNOWN_SECONDS, UNLISTED, UNSYNCED, Context, Requeue, Services
-from rukpak.controller.reconcile.finding import Wanted, find_wanted, poll_sources, seconds_to_poll
+from rukpak.controller.reconcile.finding import Wanted, find_wanted, follow_config, poll_sources, seconds_to_poll
 from rukpak.controller.reconcile.gates import find_dependency_cycle
-from rukpak.controller.reconcile.installation import (
-    announce,
-    apply,
-    assess_installed,
-    collect_warnings,
-    execute,
-    find_installed,
-    review_leftovers,
-    warnings_on_cluster,
-    watch_contested,
-)
-from rukpak.controller.reconcile.inventory import had_any, kept_terms, look_for_strays, notes_on_strays
+from rukpak.controller.reconcile.inventory import had_any, look_for_strays, read_kept, report_strays
 from rukpak.controller.reconcile.memory import Memories
 from rukpak.controller.reconcile.planning import make_work, plan_repair
 from rukpak.controller.retries import SLOW_SECONDS, Retries, waits_for_cluster
@@ -126,11 +114,11 @@ class Reconciler:
     def _act(self, context: Context) -> Requeue:
         if context.metadata.deletion_timestamp is None:
             return self._advance(context)
-        self._services.sources.background.cancel(context.name)  # it needs no content any more
+        self._services.background.cancel(context.name)  # it needs no content any more
         watch_secrets(self._services.follower, context.name, ())
-        self._services.sources.configs.release(context.name)
+        follow_config(context, {})
         requeue = deletion.tear_down(context)
-        watch_contested(context)
+        installation.watch_contested(context)
         return requeue
 
     def _advance(self, context: Context) -> Requeue:
@@ -173,11 +161,11 @@ class Reconciler:
 
     def _forget(self, name: str) -> Requeue:
         services = self._services
-        services.sources.background.cancel(name)
+        services.background.cancel(name)
         services.follower.forget(name)
         services.large.leave(name)
         services.watches.objects.forget(name)
-        services.objects.installed.keep(name, None)
+        services.installed.keep(name, None)
         memory, left = self.memories.drop(name), services.watches.deployments.outline(name)
         has_moved = memory is not None and left is not None and left.metadata.uid == memory.uid  # to another shard
         if memory and not (memory.torn_down or has_moved):  # a user has removed its finalizer
@@ -201,9 +189,9 @@ def _install(context: Context, unkept: Report | None) -> tuple[Context, Report]:
     work = make_work(context, wanted)
     if isinstance(work, Report):
         return context, work
-    work = announce(work)
+    work = installation.announce(work)
     gates.commit(work)
-    return work.context, apply(work)
+    return work.context, installation.apply(work)
 
 
 def _prepare(context: Context) -> Context:
@@ -214,46 +202,31 @@ def _prepare(context: Context) -> Context:
 
 
 def _record_account(context: Context) -> tuple[Context, BundleError | None]:
-    before = context.status.account
-    context, refusal = _register(context)
-    if before and context.status.account != before:
-        context.memory.retries.clear()  # another account may not fail
-    return context, refusal
-
-
-def _register(context: Context) -> tuple[Context, BundleError | None]:
     """Record the account of a spec, unless status records it already.
 
     Returns: the context with the new status, and why the account may not be used.
     Raises: ApiError.
     """
-    account = context.account
-    if account is None or not account.namespace or is_up_to_date(context.deployment):
+    deployment, account, before = context.deployment, context.account, context.status.account
+    if account is None or not account.namespace or is_up_to_date(deployment):
         return context, None
-    used = context.status.account
     try:
         found = context.services.accounts.identify(account)
     except BundleError as error:
         if error.reason not in OF_ABSENCE:
             return context, error
-        return _note_generation(context), None  # reported when it is needed
-    kept = [] if used else kept_terms(context)
-    if refusal := judge(context.deployment, account, found, kept):
-        return context, refusal
-    return _record_used(context, record(context.deployment, account, found)), None
-
-
-def _note_generation(context: Context) -> Context:
-    used = context.status.account
-    if used is None:
-        return context
-    return _record_used(context, used.model_copy(update={"generation": context.metadata.generation}))
-
-
-def _record_used(context: Context, used: AccountUsed) -> Context:
-    if used == context.status.account:
-        return context
-    return context.note(account=used)
+        # Reported when it is needed.
+        used = before and before.model_copy(update={"generation": context.metadata.generation})
+    else:
+        kept = [] if before else [each.terms for each in read_kept(context)]
+        if refusal := judge(deployment, account, found, kept):
+            return context, refusal
+        used = record(deployment, account, found)
+    if used != before:
+        context = context.note(account=used)
+        if before:
+            context.memory.retries.clear()  # another account may not fail
+    return context, None
 
 
 FIRST_SECONDS = 3.0
@@ -309,8 +282,7 @@ def _complete(context: Context, report: Report) -> Report:
 
 
 def _publish(context: Context, report: Report) -> Context:
-    lost = stored.find_lost(context)
-    stored.drop_remnants(context, lost)  # while the history still names them
+    lost = stored.drop_lost(context)  # while the history still names them
     report = replace(report, poll_failure=context.memory.sources.poll.failure, lost=lost)
     problems = report.held.problems if report.held else ()
     errors = [error for error in (*report.errors, report.poll_failure, report.unkept, *problems) if error]
@@ -388,12 +360,12 @@ def _report_settled(context: Context) -> Report | None:
         return None
     look = _look(context) if outcomes else look
     status, memory, observed = context.status, context.memory, look.records
-    memory.strays.keys = frozenset()
+    strays: frozenset[ObjectKey] = frozenset()
     if outcomes or len(observed) > len(memory.ledger.left):
         strays = look_for_strays(context, observed, memory.ledger.left, memory.stored.older)
         if strays and had_any(context, strays):
             return None  # a pass over everything prunes them
-        context.record(notes_on_strays(context))
+        report_strays(context, strays)
     return Report(
         wanted=status.revision,
         revision=status.installed_revision,
@@ -402,10 +374,10 @@ def _report_settled(context: Context) -> Report | None:
         drifted=tuple(outcome.drift for outcome in outcomes if outcome.drift),
         awaiting_prune=tuple(_kept(context, observed, memory.stored.older)),
         conflicts=tuple(memory.ledger.conflicts()),
-        strays=tuple(sorted(memory.strays.keys)),
-        progress=assess_installed(context),
+        strays=tuple(sorted(strays)),
+        progress=installation.assess_installed(context),
         managed_state=memory.ledger.managed_state if outcomes and not memory.ledger.drifted(look) else None,
-        leftovers=review_leftovers(context, outcomes),
+        leftovers=installation.review_leftovers(context, outcomes),
         warnings=_warnings_after_repairs(context, outcomes),
     )
 
@@ -466,22 +438,22 @@ def _repair_drifted(
     Returns: the outcomes; None if a whole pass is necessary.
     Raises: ApiError.
     """
-    installed = find_installed(context)
+    installed = installation.find_installed(context)
     targets = installed.targets.unpack(drifted) if installed else None
     if installed is None or targets is None or not targets.by_key.keys() >= set(drifted):
         return None
     planned = plan_repair(context, installed.terms, targets, observed)
     if planned is None:
         return None
-    outcomes = execute(context, *planned)
+    outcomes = installation.execute(context, *planned)
     context.record(notes_on_repairs(outcomes))
     return None if any(outcome.error for outcome in outcomes) else outcomes
 
 
 def _warnings_after_repairs(context: Context, outcomes: Iterable[Outcome]) -> tuple[str, ...] | None:
     """Return the warnings after repairs; None if nothing was sent."""
-    installed, outcomes = find_installed(context), list(outcomes)
+    installed, outcomes = installation.find_installed(context), list(outcomes)
     if installed is None or not outcomes:
         return None
-    on_cluster = warnings_on_cluster(context, installed.targets.rest, context.recorded_kinds)
-    return collect_warnings(outcomes, [*installed.warnings, *on_cluster])
+    on_cluster = installation.warnings_on_cluster(context, installed.targets.rest, context.recorded_kinds)
+    return installation.collect_warnings(outcomes, [*installed.warnings, *on_cluster])

@@ -6,7 +6,6 @@ A large one is in memory only while there is room (revisions/store.py). Not here
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from rukpak.api.errors import BundleError
@@ -60,21 +59,20 @@ def is_lost(context: Context) -> bool:
     return context.services.revisions.is_lost(context.name, context.status.installed_revision)
 
 
-def find_lost(context: Context) -> frozenset[str]:
-    """Return the digests of older revisions that are not stored any more, or damaged; sends no request."""
-    status = context.status
-    older = {each.revision for each in status.history} - {status.revision, status.installed_revision}
-    return frozenset(digest for digest in older if context.services.revisions.is_lost(context.name, digest))
+def drop_lost(context: Context) -> frozenset[str]:
+    """Return the digests of older revisions that are not stored any more, or damaged, and delete what is left of them.
 
-
-def drop_remnants(context: Context, lost: Iterable[str]) -> None:
-    """Delete what another client has left of older revisions, which nobody can apply any more.
+    Nobody can apply them any more. Without that, no request is sent.
 
     Raises: ApiError.
     """
-    for digest in lost:
-        if digest not in context.memory.stored.read and context.services.revisions.has_remnant(context.name, digest):
-            context.services.revisions.drop(context.name, digest)
+    status, revisions = context.status, context.services.revisions
+    older = {each.revision for each in status.history} - {status.revision, status.installed_revision}
+    lost = frozenset(digest for digest in older if revisions.is_lost(context.name, digest))
+    for digest in lost - context.memory.stored.read.keys():
+        if revisions.has_remnant(context.name, digest):
+            revisions.drop(context.name, digest)
+    return lost
 
 
 def digests(context: Context) -> tuple[str, ...]:
@@ -215,12 +213,12 @@ def _source_at(pin: SourcePin) -> Source:
     return Source.model_validate({"kind": pin.kind, **({pin.kind: blocks[pin.kind]} if pin.kind in blocks else {})})
 
 
-def hold(context: Context, kept: Revision, why: str) -> Revision:
-    """Record that a revision must not be applied until it is admitted, or with `why` empty that it may be.
+def hold(context: Context, kept: Revision) -> Revision:
+    """Record that a revision must not be applied until it is admitted; it may have been applied before.
 
     Raises: BundleError (TooLarge, QuotaExceeded) if it cannot be kept; ApiError.
     """
-    return write_terms(context, kept, replace(kept.terms, held=why))
+    return write_terms(context, kept, replace(kept.terms, held=kept.terms.held or REPLACED))
 
 
 def admit(context: Context, kept: Revision) -> Revision:
@@ -240,8 +238,8 @@ def retire_others(context: Context, applied: str) -> None:
     """
     for digest in digests(context):
         other = read(context, digest) if digest != applied else None
-        if other and not other.terms.held:
-            hold(context, other, REPLACED)
+        if other:
+            hold(context, other)
 
 
 def write_terms(context: Context, kept: Revision, terms: Terms) -> Revision:

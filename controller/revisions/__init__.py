@@ -8,8 +8,7 @@ ends.
     polling         re-resolves floating references
     background      slow work, off the reconcile workers, and a quarantine for what crashed the process twice
     source_access   what sources may use: Secrets and ConfigMaps that they name, memory, progress
-    references      the other objects that a spec names: its config, and what it depends on
-    lookups         what charts look up while they are rendered
+    references      other objects: the config of a spec, what it depends on, what charts look up while they are rendered
 
     store           the revision store: rendered objects as Secrets; memory for large ones, and deletion of orphans
 

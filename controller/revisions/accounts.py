@@ -34,8 +34,8 @@ from rukpak.controller.sharing import share_of_accounts
 OF_ABSENCE = frozenset({Reason.SERVICE_ACCOUNT_NOT_FOUND, Reason.NAMESPACE_NOT_FOUND})
 # Failures that other RBAC rules may resolve.
 OF_RIGHTS = frozenset({Reason.FORBIDDEN, Reason.SECRET_FORBIDDEN, Reason.CONFIG_FORBIDDEN})
-Seen = Callable[[ObjectReference, str], None]
-"""Called with each object that is read, and its resourceVersion; empty: it does not exist."""
+Seen = Callable[[ObjectReference, str | None], None]
+"""Called with each object that is read, and its resourceVersion; empty: it does not exist; None: it never changes."""
 RIGHTS_SECONDS = 0.5
 """How long the API server may use outdated RBAC rules; also joins a Role and its binding into one pass."""
 
@@ -221,18 +221,14 @@ def find_absence(client: Client, account: Account) -> BundleError:
         if error.status != HTTPStatus.FORBIDDEN:
             raise
         has_namespace = True
-    return _absent(account) if has_namespace else _nowhere(account)
+    return _absent(account, has_namespace=has_namespace)
 
 
-def _nowhere(account: Account) -> BundleError:
-    message = (
-        f'spec.installNamespace: namespace "{account.namespace}" does not exist; create it and the ServiceAccount '
-        f'"{account.name}" in it'
-    )
-    return BundleError(Reason.NAMESPACE_NOT_FOUND, message)
-
-
-def _absent(account: Account) -> BundleError:
+def _absent(account: Account, *, has_namespace: bool = True) -> BundleError:
+    if not has_namespace:
+        problem = f'namespace "{account.namespace}" does not exist'
+        remedy = f'create it and the ServiceAccount "{account.name}" in it'
+        return BundleError(Reason.NAMESPACE_NOT_FOUND, f"spec.installNamespace: {problem}; {remedy}")
     what = f'spec.serviceAccountName: ServiceAccount "{account.namespace}/{account.name}"'
     return BundleError(Reason.SERVICE_ACCOUNT_NOT_FOUND, f"{what} does not exist; create it or correct the name")
 
@@ -252,7 +248,7 @@ def identify(client: Client, account: Account) -> Identity:
         raise BundleError(Reason.FORBIDDEN, message) from None
     if namespace and found:
         return Identity(namespace=namespace, account=found)
-    raise _absent(account) if namespace else _nowhere(account)
+    raise _absent(account, has_namespace=bool(namespace))
 
 
 def _find_uid(client: Client, path: str) -> str:
@@ -261,15 +257,20 @@ def _find_uid(client: Client, path: str) -> str:
     return uid
 
 
-def check_before_reading(client: Client, deployment: BundleDeployment, account: Account, seen: Seen) -> None:
+def check_before_reading(client: Client, deployment: BundleDeployment, account: Account | None, seen: Seen) -> None:
     """Refuse an account that is absent, not recorded yet, or not the recorded one, before something is read as it.
 
     Args:
+        client: of the controller.
+        deployment: that uses the account.
+        account: None: nothing is read as an account, and nothing is refused.
         seen: learns of an account that is absent.
 
     Raises: BundleError (ServiceAccountNotFound, NamespaceNotFound, ServiceAccountReplaced, NamespaceReplaced; Forbidden
         if the controller may not look), ApiError.
     """
+    if account is None:
+        return
     try:
         found = identify(client, account)
         # Created while sources are resolved: the next pass records it.
@@ -288,7 +289,12 @@ def watched_account(account: Account) -> ObjectReference:
 
 
 def translate_refusal(
-    error: ApiError, account: Account | None, what: str, *, missing: Reason, verbs: str
+    error: ApiError,
+    account: Account | None,
+    what: str,
+    *,
+    missing: Reason = Reason.SECRET_NOT_FOUND,
+    verbs: str = "get",
 ) -> BundleError:
     """Return why an object cannot be read, for a user.
 

@@ -88,15 +88,14 @@ def decide(
     is_target = target is not None and target.digest == wanted.digest
     if wanted.digest == spec.denied_revision and not is_target:
         return Decision.DENY
-    if not spec.requires_approval:
+    if not spec.requires_approval or _is_approved(spec, wanted):
         return Decision.GO_AHEAD
-    if target is None or not is_target:
-        is_let = _needs_none(spec, target, adds_permissions=adds_permissions) or (
-            is_recalled and wanted.terms.held != NEW and _keeps_account(spec, wanted)
-        )
-        return Decision.GO_AHEAD if is_let or _is_approved(spec, wanted) else Decision.AWAIT
-    is_same = _keeps_account(spec, wanted)
-    return Decision.GO_AHEAD if is_same or _is_approved(spec, wanted) else Decision.AWAIT_ACCOUNT
+    if is_target:
+        return Decision.GO_AHEAD if _keeps_account(spec, wanted) else Decision.AWAIT_ACCOUNT
+    # Nothing is new but what the same account may apply.
+    needs_none = spec.approval == "NewPermissions" and not adds_permissions and _keeps_account(spec, target)
+    was_approved = is_recalled and wanted.terms.held != NEW and _keeps_account(spec, wanted)
+    return Decision.GO_AHEAD if needs_none or was_approved else Decision.AWAIT
 
 
 def keeps_account(spec: Spec, kept: Terms) -> bool:
@@ -104,15 +103,8 @@ def keeps_account(spec: Spec, kept: Terms) -> bool:
     return spec.requires_approval and kept.held != NEW
 
 
-def _needs_none(spec: Spec, target: Revision | None, *, adds_permissions: bool) -> bool:
-    # Nothing is new but what the same account may apply.
-    if spec.approval != "NewPermissions" or target is None or adds_permissions:
-        return False
-    return _keeps_account(spec, target)
-
-
-def _keeps_account(spec: Spec, revision: Revision) -> bool:
-    return revision.terms.service_account_name == spec.service_account_name
+def _keeps_account(spec: Spec, revision: Revision | None) -> bool:
+    return revision is not None and revision.terms.service_account_name == spec.service_account_name
 
 
 def _is_approved(spec: Spec, wanted: Revision) -> bool:

@@ -28,7 +28,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -66,7 +66,9 @@ class _Job:
     name: str
     ticket: str
     share: str
-    run: Callable[[], Any]
+    work: Work[Any]
+    context: contextvars.Context
+    """Of the pass that asks for it, so that log records carry the id of that pass."""
     cancelled: threading.Event
     future: Future[Any]
 
@@ -165,10 +167,7 @@ class BackgroundWork:
         self._turns.drop(job.share, job)
 
     def _start(self, name: str, ticket: str, work: Work[Any], place: Place) -> None:
-        cancelled, future = threading.Event(), Future[Any]()
-        # In the context of the pass that asks for it, so that log records carry the id of that pass.
-        context = contextvars.copy_context()
-        job = _Job(name, ticket, place.share, lambda: context.run(self._work, name, work, cancelled), cancelled, future)
+        job = _Job(name, ticket, place.share, work, contextvars.copy_context(), threading.Event(), Future[Any]())
         self._jobs[name, place.purpose] = job
         self._turns.add(place.share, job, later=place.later)
         self._start_ready(job)
@@ -176,29 +175,23 @@ class BackgroundWork:
     def _start_ready(self, new: _Job | None = None) -> None:
         while not self._stopped and (job := self._turns.begin()):
             job.future.set_running_or_notify_cancel()
-            self._pool.submit(self._run, job, waited=job is not new)
-
-    def _work(self, name: str, work: Work[Result], cancelled: threading.Event) -> Result:
-        try:
-            return work(cancelled)
-        except (BundleError, ApiError, CancelledError):
-            raise
-        except BaseException as error:
-            log.exception("preparation error", extra={"BundleDeployment": name})
-            self._observer.bug_found()
-            bug = InternalError(error)
-        raise bug  # without the traceback, whose frames hold what was being rendered
+            self._pool.submit(job.context.run, self._run, job, waited=job is not new)
 
     def _run(self, job: _Job, *, waited: bool) -> None:
         if waited:
             self._started(job.name)
         began = time.thread_time()
         try:
-            result = job.run()
-        except BaseException as error:  # noqa: BLE001 - `take` raises it
-            job.future.set_exception(error.without_frames() if isinstance(error, BundleError) else error)
-        else:
-            job.future.set_result(result)
+            job.future.set_result(job.work(job.cancelled))
+        except BundleError as error:
+            job.future.set_exception(error.without_frames())
+        except (ApiError, CancelledError) as error:
+            job.future.set_exception(error)
+        except BaseException as error:
+            log.exception("preparation error", extra={"BundleDeployment": job.name})
+            self._observer.bug_found()
+            # Without the traceback, whose frames hold what was being rendered.
+            job.future.set_exception(InternalError(error))
         with self._lock:
             self._turns.end(job.share, seconds=time.thread_time() - began)
             self._start_ready()
@@ -210,33 +203,16 @@ CRASHES = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
-    """A preparation, and the parts of the BundleDeployment that decide how it ends."""
+class _Record:
+    """A mark while a BundleDeployment is prepared, a suspicion afterwards; equal if one would repeat the other."""
 
-    name: str
+    name: str = field(compare=False)
     uid: str
     spec_version: str
     """Generation, and the annotation that requests a reconcile."""
-
-
-def subject_of(deployment: BundleDeployment) -> Subject:
-    """Return the preparation of a BundleDeployment."""
-    metadata = deployment.metadata
-    spec_version = f"{metadata.generation} {metadata.annotations.get(names.RECONCILE_REQUESTED_AT, '')}"
-    return Subject(name=metadata.name, uid=metadata.uid, spec_version=spec_version)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Record(Subject):
-    """A mark while a BundleDeployment is prepared, a suspicion afterwards."""
-
     circumstances: str
-    alone: bool = False
-    crashes: int = 0
-
-    def is_about(self, subject: Subject, circumstances: str) -> bool:
-        """Whether a preparation would repeat what crashed."""
-        return (self.uid, self.spec_version, self.circumstances) == (subject.uid, subject.spec_version, circumstances)
+    alone: bool = field(default=False, compare=False)
+    crashes: int = field(default=0, compare=False)
 
 
 class Quarantine:
@@ -273,54 +249,44 @@ class Quarantine:
                 self._learn_from(_read_all(self._marks))
                 self._remove_marks()
 
-    def check(self, subject: Subject) -> None:
-        """Refuse a preparation that crashed too often.
-
-        Raises: BundleError (Quarantined).
-        """
-        record = self._record(subject)
-        if record and record.crashes >= CRASHES:
-            problem = f"the controller crashed {record.crashes} times while it prepared this bundle"
-            remedy = "make the bundle smaller or raise the controller's memory limit, then change the spec or set the"
-            message = f"{problem}; {remedy} annotation {names.RECONCILE_REQUESTED_AT}"
-            raise BundleError(Reason.QUARANTINED, message)
-
-    def is_suspect(self, subject: Subject) -> bool:
-        """Whether it may have caused a crash, and must be rendered alone."""
-        return self._record(subject) is not None
+    def is_suspect(self, deployment: BundleDeployment) -> bool:
+        """Whether a BundleDeployment may have caused a crash, and must be rendered alone."""
+        return self._find(self._mark(deployment)) is not None
 
     @contextmanager
-    def guard(self, subject: Subject) -> Iterator[None]:
+    def guard(self, deployment: BundleDeployment) -> Iterator[None]:
         """Mark a preparation for the block that runs it; a block that ends clears the suspicion.
 
-        Raises: BundleError (Quarantined).
+        Raises: BundleError (Quarantined) if it crashed too often.
         """
         self._open()
-        self.check(subject)
+        mark = self._mark(deployment)
+        _refuse_crashing(self._find(mark))
         with self._lock:
-            self._running[subject.uid] = self._running.get(subject.uid, 0) + 1
-            if self._running[subject.uid] == 1:
-                self._write(self._marks, self._mark(subject))
+            self._running[mark.uid] = self._running.get(mark.uid, 0) + 1
+            if self._running[mark.uid] == 1:
+                self._write(self._marks, mark)
         try:
             yield
         finally:
             with self._lock:
-                self._running[subject.uid] -= 1
-                if not self._running[subject.uid]:
-                    del self._running[subject.uid]
-                    _remove(self._marks, subject.uid)
-                    self._forgive(subject)
+                self._running[mark.uid] -= 1
+                if not self._running[mark.uid]:
+                    del self._running[mark.uid]
+                    _remove(self._marks, mark.uid)
+                    self._forgive(mark)
 
     @contextmanager
-    def alone(self, subject: Subject) -> Iterator[None]:
+    def alone(self, deployment: BundleDeployment) -> Iterator[None]:
         """Mark, for a block within `guard`, that no other preparation is active and could cause a crash."""
+        mark = self._mark(deployment)
         with self._lock:
-            self._write(self._marks, replace(self._mark(subject), alone=True))
+            self._write(self._marks, replace(mark, alone=True))
         try:
             yield
         finally:
             with self._lock:
-                self._write(self._marks, self._mark(subject))
+                self._write(self._marks, mark)
 
     def end(self) -> None:
         """Remove all marks, since the process stops: active preparations are not the cause."""
@@ -333,24 +299,31 @@ class Quarantine:
         for file in list(self._marks.iterdir()) if self._marks else []:
             file.unlink(missing_ok=True)
 
-    def _record(self, subject: Subject) -> _Record | None:
-        record = self._records.get(subject.uid)
-        return record if record and record.is_about(subject, self._circumstances) else None
+    def _find(self, mark: _Record) -> _Record | None:
+        record = self._records.get(mark.uid)
+        return record if record == mark else None
 
-    def _mark(self, subject: Subject) -> _Record:
-        return _Record(**asdict(subject), circumstances=self._circumstances)
+    def _mark(self, deployment: BundleDeployment) -> _Record:
+        metadata = deployment.metadata
+        requested = metadata.annotations.get(names.RECONCILE_REQUESTED_AT, "")
+        return _Record(
+            name=metadata.name,
+            uid=metadata.uid,
+            spec_version=f"{metadata.generation} {requested}",
+            circumstances=self._circumstances,
+        )
 
-    def _forgive(self, subject: Subject) -> None:
-        record = self._records.get(subject.uid)
-        if record and (record.crashes < CRASHES or not record.is_about(subject, self._circumstances)):
-            del self._records[subject.uid]
-            _remove(self._suspicions, subject.uid)
+    def _forgive(self, mark: _Record) -> None:
+        record = self._find(mark)
+        if record is None or record.crashes < CRASHES:
+            self._records.pop(mark.uid, None)
+            _remove(self._suspicions, mark.uid)
 
     def _learn_from(self, marks: list[_Record]) -> None:
         sure = [mark for mark in marks if mark.alone] or (marks if len(marks) == 1 else [])
         for mark in sure or marks:
-            before = self._records.get(mark.uid)
-            known = before.crashes if before and before.is_about(mark, mark.circumstances) else 0
+            before = self._find(mark)
+            known = before.crashes if before else 0
             record = replace(mark, alone=False, crashes=known + 1 if sure else max(known, 1))
             self._records[mark.uid] = record
             self._write(self._suspicions, record)
@@ -368,6 +341,14 @@ class Quarantine:
             folder.mkdir(parents=True, exist_ok=True)
             Path(f"{path}.new").write_text(json.dumps(asdict(record)), encoding="utf-8")
             Path(f"{path}.new").replace(path)
+
+
+def _refuse_crashing(record: _Record | None) -> None:
+    if record and record.crashes >= CRASHES:
+        problem = f"the controller crashed {record.crashes} times while it prepared this bundle"
+        remedy = "make the bundle smaller or raise the controller's memory limit, then change the spec or set the"
+        message = f"{problem}; {remedy} annotation {names.RECONCILE_REQUESTED_AT}"
+        raise BundleError(Reason.QUARANTINED, message)
 
 
 def _file_name(uid: str) -> str:

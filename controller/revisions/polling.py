@@ -47,12 +47,11 @@ class PollState:
     """The polls of one BundleDeployment; used by one pass at a time."""
 
     retries: Retries = field(default_factory=Retries)
-    asked: dict[str, float] = field(default_factory=dict)
-    """When sources were last polled, in monotonic seconds, by `specDigest`."""
+    asked: dict[str, tuple[datetime, float]] = field(default_factory=dict)
+    """By `specDigest`, the `resolvedAt` of sources, and when they were last polled or resolved, in monotonic seconds:
+    no poll moves when the clock is set."""
     validators: dict[str, str] = field(default_factory=dict)
     """Validators for conditional requests that differ from those in status, by `specDigest`."""
-    resolved: dict[str, tuple[datetime, float]] = field(default_factory=dict)
-    """`resolvedAt` of sources, also in monotonic seconds: no poll moves when the clock is set."""
     failure: BundleError | None = None
     failed_with: str = ""
     """The ticket of that poll: a change of the spec or a new resolution clears the failure."""
@@ -162,26 +161,28 @@ class Poller:
             return 0.0
         if interval is None or pin is None:
             return math.inf
-        asked = max(state.asked.get(pin.spec_digest, -math.inf), self._resolved(pin, state))
-        return max(asked + interval * _spread(deployment.metadata.uid, pin.spec_digest) - self._now(), 0.0)
+        return max(
+            self._asked(pin, state) + interval * _spread(deployment.metadata.uid, pin.spec_digest) - self._now(), 0.0
+        )
 
-    def _resolved(self, pin: SourcePin, state: PollState) -> float:
-        known = state.resolved.get(pin.spec_digest)
-        if known is None or known[0] != pin.resolved_at:
+    def _asked(self, pin: SourcePin, state: PollState) -> float:
+        resolved_at, asked = state.asked.get(pin.spec_digest, (None, -math.inf))
+        if resolved_at != pin.resolved_at:
             age = max(self._clock() - pin.resolved_at.timestamp(), 0.0)
-            known = state.resolved[pin.spec_digest] = (pin.resolved_at, self._now() - age)
-        return known[1]
+            asked = max(asked, self._now() - age)
+            state.asked[pin.spec_digest] = (pin.resolved_at, asked)
+        return asked
 
     def _take(self, active: ActivePoll, resolved: Resolved, state: PollState) -> tuple[SourcePin, ...] | None:
         self._remember(active, resolved, state)
         triples = list(zip(active.known, active.asked, resolved.pins, strict=True))
-        answered = {old.spec_digest for old, asked, new in triples if asked is None and old and new}
+        answered = [old for old, asked, new in triples if asked is None and old and new]
         known = {pin.spec_digest for pin in active.known if pin}
         state.asked = {digest: when for digest, when in state.asked.items() if digest in known}
-        state.asked |= dict.fromkeys(answered, self._now())
-        state.resolved = {digest: when for digest, when in state.resolved.items() if digest in known}
+        state.asked |= {old.spec_digest: (old.resolved_at, self._now()) for old in answered}
         state.validators |= {new.spec_digest: new.validator for _, asked, new in triples if asked is None and new}
-        if not any(old and new and _differ(old, new) for old, _, new in triples):
+        pairs = [(old, new) for old, _, new in triples if old and new]
+        if all((old.digest, old.keys_digest) == (new.digest, new.keys_digest) for old, new in pairs):
             return None
         return tuple(pin for pin in (new or old for old, _, new in triples) if pin)
 
@@ -192,10 +193,6 @@ class Poller:
         else:
             state.retries.succeeded(PURPOSE)
             state.local_handled = active.local
-
-
-def _differ(old: SourcePin, new: SourcePin) -> bool:
-    return (old.digest, old.keys_digest) != (new.digest, new.keys_digest)
 
 
 def is_polled(source: Source) -> bool:

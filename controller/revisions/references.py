@@ -1,4 +1,4 @@
-"""Reads the objects that a spec names beside its sources, as the account of the BundleDeployment, and follows them.
+"""Reads objects beside the sources as the account of the BundleDeployment: those that a spec names, and lookups.
 
 `spec.configFrom` names ConfigMaps and Secrets, processors name Secrets, and `spec.dependsOn` names objects of any kind.
 They are read as that account because who writes a spec may not learn more of the cluster through it than the account
@@ -11,6 +11,9 @@ About an object of `spec.dependsOn`, a message has the reason of its health, and
 of the object. While one of them is not ready, they are followed by name (observe/following.py); nothing polls them.
 Passes wait for their expressions, and so do those of others. So once one object is waited for, and expressions have
 taken as long as those of one object may, the others are not evaluated: they would not end the wait.
+
+What a bundle looks up while it is rendered is read by GETs of one object, or of one page of a list, and not followed:
+what a hostile chart gets at is what its account may read.
 """
 
 from __future__ import annotations
@@ -18,15 +21,18 @@ from __future__ import annotations
 import base64
 import binascii
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any
 
 from rukpak.api.errors import BundleError
+from rukpak.api.plugins import Lookup
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.types import BundleDeployment, ConfigReference
 from rukpak.controller import untrusted
+from rukpak.controller.apply.rights import RbacRight, describe_roles
+from rukpak.controller.building.answers import LOOKUP_BYTES
 from rukpak.controller.building.config_values import (
     Confidential,
     SecretValues,
@@ -34,11 +40,14 @@ from rukpak.controller.building.config_values import (
     find_secrets,
     merge_config,
 )
-from rukpak.controller.kube.client import ApiError, Client, User
+from rukpak.controller.building.request import Found
+from rukpak.controller.formats.helm.lookups import REMEDY, describe
+from rukpak.controller.kube.client import PAGE_ITEMS, TOO_LARGE, ApiError, Client, User
 from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.kube.errors import attempt
 from rukpak.controller.kube.resources import CONFIG_MAPS, SECRETS, GroupVersionKind, Resource
 from rukpak.controller.observe.deployments import MISSING
-from rukpak.controller.observe.following import ObjectFollower, ObjectReference, Topic
+from rukpak.controller.observe.following import ObjectReference
 from rukpak.controller.observe.health import expressions
 from rukpak.controller.observe.health.verdict import State
 from rukpak.controller.observe.watches import Watches
@@ -51,7 +60,7 @@ _RESOURCES = {"ConfigMap": CONFIG_MAPS, "Secret": SECRETS}
 class KnownConfig:
     """What was read for one version of the spec and of its objects."""
 
-    version: str
+    version: str = ""
     config: Mapping[str, Any] | None = field(default=None, repr=False)
     """The merged config; None: it was dropped."""
     confidential: Confidential | None = None
@@ -64,61 +73,8 @@ class KnownConfig:
         return replace(self, config=None, confidential=None, secrets={})
 
 
-class ConfigObjects:
-    """Thread-safe; one pass at a time for each BundleDeployment.
-
-    Args:
-        client: reads as the account.
-        follower: wakes a BundleDeployment when one of its objects changes.
-    """
-
-    def __init__(self, client: Client, follower: ObjectFollower) -> None:
-        self._client, self._follower = client, follower
-
-    def read(self, deployment: BundleDeployment, version: str, known: KnownConfig | None, share: str) -> KnownConfig:
-        """Return the merged config.
-
-        Args:
-            deployment: completed with its default account.
-            version: of its spec and of the objects, as far as changes are known.
-            known: what was read before.
-            share: that pays for following the objects.
-
-        Raises: BundleError if there is none; ApiError if the API server does not answer, which ends the pass.
-        """
-        if known and known.version == version and known.config is not None:
-            return known
-        versions: dict[ObjectReference, str] = {}
-        try:
-            found = read_values(self._client, deployment, account_in(deployment.spec), versions.__setitem__)
-            made = KnownConfig(
-                version=version,
-                config=merge_config(deployment.spec, found.texts),
-                confidential=confidential_of(deployment, found.texts, found.secrets),
-                secrets=found.secrets,
-            )
-        except BundleError:
-            self._follower.follow(deployment.metadata.name, Topic.CONFIG, versions, share=share)
-            raise
-        self._follower.follow(deployment.metadata.name, Topic.CONFIG, versions, share=share)
-        return made
-
-    def release(self, name: str) -> None:
-        """Follow nothing for a BundleDeployment any more."""
-        self._follower.follow(name, Topic.CONFIG, {})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Values:
-    """What was read."""
-
-    texts: Sequence[bytes | None] = field(repr=False)
-    """The text of each reference of `spec.configFrom`; None if it is optional and missing."""
-    secrets: SecretValues = field(repr=False)
-
-
-def read_values(client: Client, deployment: BundleDeployment, account: Account | None, seen: Seen) -> Values:
-    """Return what a spec needs.
+def read_config(client: Client, deployment: BundleDeployment, account: Account | None, seen: Seen) -> KnownConfig:
+    """Return the merged config of a spec, and the Secrets that its processors need.
 
     Args:
         client: of the controller, or of the user of a command.
@@ -126,14 +82,15 @@ def read_values(client: Client, deployment: BundleDeployment, account: Account |
         account: to read as; None: the user of the client.
         seen: gets what was read.
 
-    Raises: BundleError (ConfigNotFound, ConfigForbidden, InvalidConfig, ServiceAccountNotFound and its kin), ApiError.
+    Raises: BundleError (ConfigNotFound, ConfigForbidden, InvalidConfig, UnknownFormat, ServiceAccountNotFound and its
+        kin), ApiError.
     """
     references, needed = deployment.spec.config_from, find_secrets(deployment.spec)
     namespace = deployment.spec.install_namespace or ""
     if needed and not namespace:
         problem = "required, since a processor needs Secrets of that namespace; set it"
         raise BundleError(Reason.INVALID_CONFIG, f"spec.installNamespace: {problem}")
-    if account and (references or needed):
+    if references or needed:
         check_before_reading(client, deployment, account, seen)
     manifests: dict[ObjectReference, Mapping[str, Any] | None] = {}
 
@@ -159,7 +116,8 @@ def read_values(client: Client, deployment: BundleDeployment, account: Account |
             raise BundleError(Reason.CONFIG_NOT_FOUND, problem)
         data = manifest.get("data") or {}
         secrets[name] = {key: _decode(value, key, f"{path}: ") for key, value in data.items()}
-    return Values(texts=texts, secrets=secrets)
+    config, confidential = merge_config(deployment.spec, texts), confidential_of(deployment, texts, secrets)
+    return KnownConfig(config=config, confidential=confidential, secrets=secrets)
 
 
 def _read(
@@ -218,79 +176,145 @@ def _name(watched: ObjectReference) -> str:
     return f'{watched.resource.kind} "{watched.namespace}/{watched.name}"'
 
 
-class DependencyReader:
-    """Thread-safe.
+def find_waiting(
+    client: Client, discovery: Discovery, watches: Watches, deployment: BundleDeployment, seen: Seen
+) -> list[str]:
+    """Return the objects of `spec.dependsOn` that are not ready, each with the reason: `Cache shop/c (does not exist)`.
 
     Args:
         client: acts as the controller, and as accounts.
         discovery: finds the resources of kinds.
         watches: judge objects.
+        deployment: completed with its default account.
+        seen: gets what was read.
+
+    Raises: BundleError (Forbidden; ServiceAccountNotFound and its kin), ApiError.
     """
+    required = [(index, each) for index, each in enumerate(deployment.spec.depends_on) if each.kind]
+    account = account_in(deployment.spec)
+    if required:
+        check_before_reading(client, deployment, account, seen)
+    waiting: list[str] = []
+    seconds = 0.0
+    for index, each in required:
+        kind = GroupVersionKind.of({"apiVersion": each.api_version, "kind": each.kind})
+        resource = discovery.resource(kind)
+        if resource is None:
+            waiting.append(f"{each.kind} {each.name} (the cluster does not serve {kind})")
+            continue
+        name, manifest = _look(client, deployment, index, resource, seen)
+        evaluates, started = not waiting or seconds < expressions.SECONDS, time.monotonic()
+        bundle = deployment.metadata.name
+        if hindrance := _find_hindrance(watches, bundle, manifest, resource, each.ready, evaluates=evaluates):
+            waiting.append(f"{name} ({hindrance})")
+        seconds += time.monotonic() - started
+    return waiting
 
-    def __init__(self, client: Client, discovery: Discovery, watches: Watches) -> None:
-        self._client, self._discovery, self._watches = client, discovery, watches
 
-    def find_waiting(self, deployment: BundleDeployment, seen: Seen) -> list[str]:
-        """Return the objects that are not ready, each with the reason: `Cache shop/c (does not exist)`.
+def _look(
+    client: Client, deployment: BundleDeployment, index: int, resource: Resource, seen: Seen
+) -> tuple[str, Mapping[str, Any] | None]:
+    wanted = deployment.spec.depends_on[index]
+    default = deployment.spec.install_namespace or deployment.status.install_namespace
+    namespace = (wanted.namespace or default) if resource.namespaced else ""
+    account = account_in(deployment.spec)
+    watched = ObjectReference(namespace, wanted.name, account.user.name if account else "", resource)
+    name = f"{wanted.kind} {namespace}/{wanted.name}" if namespace else f"{wanted.kind} {wanted.name}"
+    right = f"{resource.plural} of {resource.group}" if resource.group else resource.plural
+    what = f"spec.dependsOn[{index}]: {name}"
+    return name, _read(client, watched, seen, what, forbidden=Reason.FORBIDDEN, right=right)
 
-        Args:
-            deployment: completed with its default account.
-            seen: gets what was read.
 
-        Raises: BundleError (Forbidden; ServiceAccountNotFound and its kin), ApiError.
-        """
-        required = [(index, each) for index, each in enumerate(deployment.spec.depends_on) if each.kind]
-        account = account_in(deployment.spec)
-        if account and required:
-            check_before_reading(self._client, deployment, account, seen)
-        waiting: list[str] = []
-        seconds = 0.0
-        for index, each in required:
-            kind = GroupVersionKind.of({"apiVersion": each.api_version, "kind": each.kind})
-            resource = self._discovery.resource(kind)
-            if resource is None:
-                waiting.append(f"{each.kind} {each.name} (the cluster does not serve {kind})")
-                continue
-            name, manifest = self._look(deployment, index, resource, seen)
-            evaluates, started = not waiting or seconds < expressions.SECONDS, time.monotonic()
-            bundle = deployment.metadata.name
-            if hindrance := self._find_hindrance(bundle, manifest, resource, each.ready, evaluates=evaluates):
-                waiting.append(f"{name} ({hindrance})")
-            seconds += time.monotonic() - started
-        return waiting
+def _find_hindrance(
+    watches: Watches,
+    name: str,
+    manifest: Mapping[str, Any] | None,
+    resource: Resource,
+    ready: str | None,
+    *,
+    evaluates: bool,
+) -> str:
+    if manifest is None:
+        return MISSING
+    if untrusted.field(manifest, "metadata", "deletionTimestamp"):
+        return "is being deleted"
+    if ready is None:
+        verdict = watches.projection.judge(name, manifest, resource, evaluates=evaluates)
+        return "" if verdict.state is State.HEALTHY else verdict.reason
+    if not evaluates:
+        return f"{ready} is not evaluated"
+    (answer,) = watches.evaluator.evaluate([ready], manifest)
+    if answer is True:
+        return ""
+    return f"{ready} is not known yet: {answer}" if answer else f"{ready} is not true"
 
-    def _look(
-        self, deployment: BundleDeployment, index: int, resource: Resource, seen: Seen
-    ) -> tuple[str, Mapping[str, Any] | None]:
-        wanted = deployment.spec.depends_on[index]
-        default = deployment.spec.install_namespace or deployment.status.install_namespace
-        namespace = (wanted.namespace or default) if resource.namespaced else ""
-        account = account_in(deployment.spec)
-        watched = ObjectReference(namespace, wanted.name, account.user.name if account else "", resource)
-        name = f"{wanted.kind} {namespace}/{wanted.name}" if namespace else f"{wanted.kind} {wanted.name}"
-        right = f"{resource.plural} of {resource.group}" if resource.group else resource.plural
-        what = f"spec.dependsOn[{index}]: {name}"
-        return name, _read(self._client, watched, seen, what, forbidden=Reason.FORBIDDEN, right=right)
 
-    def _find_hindrance(
-        self,
-        name: str,
-        manifest: Mapping[str, Any] | None,
-        resource: Resource,
-        ready: str | None,
-        *,
-        evaluates: bool,
-    ) -> str:
-        if manifest is None:
-            return MISSING
-        if untrusted.field(manifest, "metadata", "deletionTimestamp"):
-            return "is being deleted"
-        if ready is None:
-            verdict = self._watches.projection.judge(name, manifest, resource, evaluates=evaluates)
-            return "" if verdict.state is State.HEALTHY else verdict.reason
-        if not evaluates:
-            return f"{ready} is not evaluated"
-        (answer,) = self._watches.evaluator.evaluate([ready], manifest)
-        if answer is True:
-            return ""
-        return f"{ready} is not known yet: {answer}" if answer else f"{ready} is not true"
+def look_up(
+    client: Client,
+    find_resource: Callable[[GroupVersionKind], Resource | None],
+    deployment: BundleDeployment | None,
+    lookup: Lookup,
+) -> Found:
+    """Return an object that a bundle looks up while it is rendered, or a list of them.
+
+    Args:
+        client: of the controller, or of the user of a command.
+        find_resource: returns what serves a kind.
+        deployment: completed with its default account, to read as that account; None: to read as the user of a command.
+        lookup: what to read.
+
+    Raises: BundleError (Forbidden with the rule to grant, KindNotServed, RenderLimitExceeded, APIUnavailable, and those
+        of an account that must not be used).
+    """
+    account = account_in(deployment.spec) if deployment else None
+    what, resource = f"lookup of {describe(lookup)}", None
+    try:
+        if deployment:
+            check_before_reading(client, deployment, account, lambda _object, _version: None)
+        resource = find_resource(GroupVersionKind.parse(f"{lookup.api_version}/{lookup.kind}"))
+        if resource is None:
+            problem = f"{what}: the cluster does not serve this kind"
+            remedy = "install its CustomResourceDefinition first, or let the chart ask .Capabilities.APIVersions before"
+            raise BundleError(Reason.KIND_NOT_SERVED, f"{problem}; {remedy}")
+        return _answer(client.acting_as(account.user if account else None), resource, lookup)
+    except ValueError:
+        raise BundleError(Reason.RENDER_FAILED, f"{what}: this is no kind; correct the template") from None
+    except ApiError as error:
+        whom = f'"{account.user.name}"' if account else "the controller" if deployment else "you"
+        raise _refuse_lookup(error, lookup, resource, whom) from None
+
+
+def _answer(client: Client, resource: Resource, lookup: Lookup) -> Found:
+    if resource.namespaced and lookup.name and not lookup.namespace:
+        return Found()  # as the API server says of such a path
+    path = resource.path(lookup.namespace, lookup.name)
+    paging = () if lookup.name else (("limit", PAGE_ITEMS),)
+    reply = attempt(
+        lambda: client.request("GET", path, query=[*paging], max_bytes=2 * LOOKUP_BYTES), HTTPStatus.NOT_FOUND
+    )
+    if reply is None:
+        return Found()
+    found = reply.value
+    metadata = found.get("metadata") or {}
+    if metadata.get("continue"):
+        problem = f"lookup of {describe(lookup)}: there are more than {PAGE_ITEMS}"
+        raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; {REMEDY}")
+    return Found(manifest=found, version=str(metadata.get("resourceVersion") or ""))
+
+
+def _refuse_lookup(error: ApiError, lookup: Lookup, resource: Resource | None, whom: str) -> BundleError:
+    what = f"lookup of {describe(lookup)}"
+    if resource and error.status == HTTPStatus.FORBIDDEN:
+        right = RbacRight(
+            namespace=lookup.namespace if resource.namespaced else "",
+            groups=(resource.group,),
+            resources=(resource.plural,),
+            resource_names=(lookup.name,) if lookup.name else (),
+            verbs=("get",) if lookup.name else ("list",),
+        )
+        roles = describe_roles([right])
+        return BundleError(Reason.FORBIDDEN, f"{what} is not permitted to {whom}; grant {roles}")
+    if error.reason == TOO_LARGE:
+        return BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{what}: it is too large; {REMEDY}")
+    problem = f"the API server answered with status {error.status}" if error.status else "the API server did not answer"
+    return BundleError(Reason.API_UNAVAILABLE, f"{what}: {problem}; will be retried", retry_after=error.retry_after)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from types import MappingProxyType
@@ -40,14 +41,12 @@ from rukpak.controller.revisions.accounts import (
     translate_refusal,
     watched_account,
 )
-from rukpak.controller.revisions.background import Quarantine, subject_of
+from rukpak.controller.revisions.background import Quarantine
 from rukpak.controller.sharing import Admission, share_of
 from rukpak.controller.sources.credentials import find_credentials, parse_pull_secrets, parse_secret
 from rukpak.controller.sources.demands import SCHEME, name_demand
 from rukpak.controller.sources.image.reference import chart_reference, find_endpoint, parse_reference
 
-SeenContent = Callable[[ObjectReference, str | None], None]
-"""Called with an object that is read, and its resourceVersion; empty: it does not exist; None: it never changes."""
 _NAMES_OF_KEYS = {
     ".cosign.keys[0].secret": ("*.pub",),
     ".secret": ("*.asc", "allowed_signers"),
@@ -55,38 +54,6 @@ _NAMES_OF_KEYS = {
 }
 """Which keys of an administrator a source reads, by the field of `verify` that would name their Secret."""
 _NO_MIRRORS: Mapping[str, str] = MappingProxyType({})
-
-
-def read_config_map(
-    client: Client, deployment: BundleDeployment, account: Account | None, *, name: str, place: str, seen: SeenContent
-) -> LocalContent:
-    """Return the content of a ConfigMap in the install namespace.
-
-    Args:
-        client: of the controller, or of the user of a command.
-        deployment: with an install namespace.
-        account: to read as; None: the user of the client.
-        name: of the ConfigMap.
-        place: starts messages.
-        seen: gets what was read.
-
-    Raises: BundleError (NotFound, SecretForbidden, ContentRejected, ServiceAccountNotFound and its kin,
-        APIUnavailable).
-    """
-    namespace = deployment.spec.install_namespace or ""
-    watched = ObjectReference(namespace, name, account.user.name if account else "", CONFIG_MAPS)
-    what = f'{place}: ConfigMap "{namespace}/{name}"'
-    try:
-        if account:
-            check_before_reading(client, deployment, account, seen)
-        manifest = client.acting_as(account.user if account else None).get(CONFIG_MAPS.path(namespace, name)).value
-    except ApiError as error:
-        if error.status == HTTPStatus.NOT_FOUND:
-            seen(watched, "")
-        missing, verbs = Reason.NOT_FOUND, "get, list and watch"
-        raise translate_refusal(error, account, what, missing=missing, verbs=verbs) from None
-    seen(watched, None if manifest.get("immutable") else manifest["metadata"]["resourceVersion"])
-    return LocalContent(files=_files_of(manifest, what), annotations=manifest["metadata"].get("annotations") or {})
 
 
 def _files_of(manifest: dict[str, Any], what: str) -> dict[str, bytes]:
@@ -132,7 +99,7 @@ class SecretReader:
         identity = _identity_of(used) if used else ""
         return replace(parse_pull_secrets(secrets, path), identity=identity) if secrets else None
 
-    def trusted(self, deployment: BundleDeployment, index: int, source: Source, seen: SeenContent) -> Trusted:
+    def trusted(self, deployment: BundleDeployment, index: int, source: Source, seen: Seen) -> Trusted:
         """Return the data of the Secrets and ConfigMaps that `verify` of a source names, read as its credentials are.
 
         Raises: BundleError (SecretNotFound, SecretForbidden, NotFound, InvalidVerification, ServiceAccountNotFound,
@@ -151,20 +118,35 @@ class SecretReader:
             versions.append([field_path, *(f"{key} {digest_of(text)}" for key, text in sorted(content.files.items()))])
         return Trusted(data=data, identity=digest_of_json(versions) if versions else "")
 
-    def demanded(self, index: int, source: Source) -> Trusted:
-        """Return the keys with which the administrator demands that a source is signed, read as the controller.
-
-        Raises: as `read_demanded`.
-        """
-        return read_demanded(index, source, self.read_unfollowed)
-
-    def local_content(self, deployment: BundleDeployment, name: str, place: str, seen: SeenContent) -> LocalContent:
+    def local_content(self, deployment: BundleDeployment, name: str, place: str, seen: Seen) -> LocalContent:
         """Return the content of a ConfigMap in the install namespace.
 
-        Raises: BundleError, as `read_config_map`.
+        Args:
+            deployment: with an install namespace.
+            name: of the ConfigMap.
+            place: starts messages.
+            seen: gets what was read.
+
+        Raises: BundleError (NotFound, SecretForbidden, ContentRejected, ServiceAccountNotFound and its kin,
+            APIUnavailable).
         """
-        account = account_in(deployment.spec) if self._namespaces is not None else None
-        return read_config_map(self._client, deployment, account, name=name, place=place, seen=seen)
+        namespace, account = deployment.spec.install_namespace or "", self._account_of(deployment)
+        watched = ObjectReference(namespace, name, account.user.name if account else "", CONFIG_MAPS)
+        what = f'{place}: ConfigMap "{namespace}/{name}"'
+        try:
+            check_before_reading(self._client, deployment, account, seen)
+            reader = self._client.acting_as(account.user if account else None)
+            manifest = reader.get(CONFIG_MAPS.path(namespace, name)).value
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                seen(watched, "")
+            missing, verbs = Reason.NOT_FOUND, "get, list and watch"
+            raise translate_refusal(error, account, what, missing=missing, verbs=verbs) from None
+        seen(watched, None if manifest.get("immutable") else manifest["metadata"]["resourceVersion"])
+        return LocalContent(files=_files_of(manifest, what), annotations=manifest["metadata"].get("annotations") or {})
+
+    def _account_of(self, deployment: BundleDeployment) -> Account | None:
+        return None if self._namespaces is None else account_in(deployment.spec)
 
     def _repository_of(self, source: Source) -> str:
         image, chart = source.image, source.chart
@@ -174,7 +156,19 @@ class SecretReader:
     def _pull_secrets(
         self, deployment: BundleDeployment, account: Account, path: str, seen: Seen
     ) -> list[dict[str, Any]]:
-        manifest = self._get_account(account, seen)
+        what, watched = _describe(account), watched_account(account)
+        try:
+            manifest = self._get(SERVICE_ACCOUNTS.path(account.namespace, account.name), None, what)
+        except BundleError as error:
+            if error.reason is not Reason.SECRET_NOT_FOUND:
+                raise
+            seen(watched, "")
+            try:
+                absence = find_absence(self._client, account)
+            except ApiError as refusal:
+                raise translate_refusal(refusal, None, what) from None
+            raise absence from None
+        seen(watched, manifest["metadata"]["resourceVersion"])
         references = [
             SecretReference(namespace=account.namespace, name=reference["name"])
             for reference in manifest.get("imagePullSecrets") or []
@@ -184,50 +178,24 @@ class SecretReader:
 
     def _read(self, deployment: BundleDeployment, reference: SecretReference, path: str, seen: Seen) -> dict[str, Any]:
         namespace = reference.namespace or deployment.spec.install_namespace or ""
-        account = account_in(deployment.spec) if self._namespaces is not None else None
-        self._check_namespace(deployment, namespace, account, path)
+        account = self._account_of(deployment)
+        if not (
+            account or self._namespaces is None or namespace in {*self._namespaces, deployment.spec.install_namespace}
+        ):
+            problem = f'{path}: Secrets in namespace "{namespace}" are not allowed'
+            remedy = "move the Secret to the install namespace or ask the administrator to add the namespace to"
+            raise BundleError(Reason.SECRET_FORBIDDEN, f"{problem}; {remedy} --secret-namespaces")
         secret = ObjectReference(namespace, reference.name, account.user.name if account else "")
         seen(secret, "")
-        if account:
-            self._check(deployment, account, seen)
+        if account:  # the Secrets of its successor are not for these sources
+            try:
+                check_before_reading(self._client, deployment, account, seen)
+            except ApiError as error:
+                raise translate_refusal(error, None, _describe(account)) from None
         what = f'{path}: Secret "{namespace}/{reference.name}"'
         manifest = self._get(SECRETS.path(namespace, reference.name), account, what)
         seen(secret, manifest["metadata"]["resourceVersion"])
         return manifest
-
-    def _check_namespace(
-        self, deployment: BundleDeployment, namespace: str, account: Account | None, path: str
-    ) -> None:
-        if self._namespaces is None:
-            return
-        if account is None and namespace not in {*self._namespaces, deployment.spec.install_namespace}:
-            message = (
-                f'{path}: Secrets in namespace "{namespace}" are not allowed; move the Secret to the install namespace '
-                "or ask the administrator to add the namespace to --secret-namespaces"
-            )
-            raise BundleError(Reason.SECRET_FORBIDDEN, message)
-
-    def _get_account(self, account: Account, seen: Seen) -> dict[str, Any]:
-        try:
-            manifest = self._get(SERVICE_ACCOUNTS.path(account.namespace, account.name), None, _describe(account))
-        except BundleError as error:
-            if error.reason is not Reason.SECRET_NOT_FOUND:
-                raise
-            seen(watched_account(account), "")
-            try:
-                absence = find_absence(self._client, account)
-            except ApiError as refusal:
-                raise _translate(refusal, None, _describe(account)) from None
-            raise absence from None
-        seen(watched_account(account), manifest["metadata"]["resourceVersion"])
-        return manifest
-
-    def _check(self, deployment: BundleDeployment, account: Account, seen: Seen) -> None:
-        # The Secrets of its successor are not for these sources.
-        try:
-            check_before_reading(self._client, deployment, account, seen)
-        except ApiError as error:
-            raise _translate(error, None, _describe(account)) from None
 
     def read_unfollowed(self, namespace: str, name: str, path: str) -> dict[str, Any]:
         """Return a Secret that no tenant may read, so that nobody waits for its changes: a failure is tried again."""
@@ -240,7 +208,7 @@ class SecretReader:
         try:
             manifest: dict[str, Any] = self._client.acting_as(account.user if account else None).get(path).value
         except ApiError as error:
-            raise _translate(error, account, what) from None
+            raise translate_refusal(error, account, what) from None
         return manifest
 
 
@@ -301,10 +269,6 @@ def _describe(account: Account) -> str:
     return f'spec.serviceAccountName: ServiceAccount "{account.namespace}/{account.name}"'
 
 
-def _translate(error: ApiError, account: Account | None, what: str) -> BundleError:
-    return translate_refusal(error, account, what, missing=Reason.SECRET_NOT_FOUND, verbs="get")
-
-
 PROGRESS_SECONDS = 5.0
 KIBIBYTE = 1024
 # Failures that a changed Secret can resolve: forges answer 404 to unknown users, and it has certificates and host keys.
@@ -360,10 +324,11 @@ class SourceProgress:
             self.text = ", ".join(_describe_amounts(index, *amounts) for index, amounts in sorted(self._done.items()))
             return True
 
-    def note_secret(self, index: int, secret: ObjectReference, version: str) -> None:
-        """Record the version of a Secret that was read for a source."""
-        with self._lock:
-            self._read.setdefault(index, {})[secret] = version
+    def note_secret(self, index: int, secret: ObjectReference, version: str | None) -> None:
+        """Record the version of a Secret that was read for a source; None: it never changes."""
+        if version is not None:
+            with self._lock:
+                self._read.setdefault(index, {})[secret] = version
 
     def note_local(self, index: int, watched: ObjectReference, version: str | None) -> None:
         """Record the version of a ConfigMap with content that was read for a source, to follow it; None: not to."""
@@ -415,49 +380,38 @@ class SourceAccess:
 
     def build_context(self, deployment: BundleDeployment, progress: SourceProgress) -> BuildContext:
         """Return what the sources and the format of a BundleDeployment may use."""
+        secrets, tenant = self._secrets, share_of(deployment)
 
-        def _read(index: int, source: Source) -> Credentials | None:
-            return self._secrets.credentials(
-                deployment, index, source, lambda secret, version: progress.note_secret(index, secret, version)
-            )
-
-        def _read_trusted(index: int, source: Source) -> Trusted:
-            def _note(watched: ObjectReference, version: str | None) -> None:
-                if version is not None:  # otherwise it never changes
-                    progress.note_secret(index, watched, version)
-
-            return self._secrets.trusted(deployment, index, source, _note)
+        def _read_local(index: int, name: str) -> LocalContent:
+            place = f"spec.sources[{index}].configMap"
+            return secrets.local_content(deployment, name, place, partial(progress.note_local, index))
 
         def _report(index: int, done: int, total: int) -> None:
             if progress.advance(index, done, total):
                 self._wake(deployment.metadata.name)
 
-        def _read_local(index: int, name: str) -> LocalContent:
-            place = f"spec.sources[{index}].configMap"
-            return self._secrets.local_content(
-                deployment, name, place, lambda watched, version: progress.note_local(index, watched, version)
-            )
-
-        subject, tenant = subject_of(deployment), share_of(deployment)
-
         @contextmanager
         def _room(size: int, cancelled: threading.Event) -> Iterator[None]:
-            is_suspect = self._quarantine.is_suspect(subject)
+            is_suspect = self._quarantine.is_suspect(deployment)
             needs = self._admission.total if is_suspect else size
-            alone = self._quarantine.alone(subject) if is_suspect else nullcontext()
+            alone = self._quarantine.alone(deployment) if is_suspect else nullcontext()
             with self._admission.room(tenant, needs, cancelled), alone:
                 yield
 
         return BuildContext(
-            credentials=_read,
-            trusted=_read_trusted,
-            demanded=self._secrets.demanded,
+            credentials=lambda index, source: secrets.credentials(
+                deployment, index, source, partial(progress.note_secret, index)
+            ),
+            trusted=lambda index, source: secrets.trusted(
+                deployment, index, source, partial(progress.note_secret, index)
+            ),
+            demanded=lambda index, source: read_demanded(index, source, secrets.read_unfollowed),
             config_map=_read_local,
             progress=_report,
             ended=progress.note_end,
             tenant=tenant,
             room=_room,
-            guard=lambda: self._quarantine.guard(subject),
+            guard=partial(self._quarantine.guard, deployment),
         )
 
 

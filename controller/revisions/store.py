@@ -175,7 +175,7 @@ def make_stored(manifest: Mapping[str, Any]) -> StoredSecret:
         digest=marks.get(REVISION, ""),
         index=index,
         chunks=count_chunks(marks),
-        size=_read_size(marks.get(BYTES, "")),
+        size=read_count(marks.get(BYTES, ""), 2 * MAX_BYTES) or 0,
         is_retired=index == 0 and RETIRED in marks,
         is_intact=_is_intact(metadata.get("managedFields") or (), first=index == 0),
     )
@@ -194,10 +194,6 @@ def _is_intact(entries: Iterable[Mapping[str, Any]], *, first: bool) -> bool:
     return all(f"f:{key}" in data for key in keys) and all(
         f"f:{mark}" in annotations for mark in (REVISION, names.OWNER_UID, *marks)
     )
-
-
-def _read_size(text: str) -> int:
-    return int(text) if text.isascii() and text.isdecimal() else 0
 
 
 def secret_name(name: str, digest: str, index: int) -> str:
@@ -326,14 +322,14 @@ class RevisionStore:
     def _apply(
         self, name: str, revision: PackedRevision, index: int, data: dict[str, bytes], marks: dict[str, str]
     ) -> StoredSecret:
-        own_name = secret_name(name, revision.digest, index)
+        own_name, tenant = secret_name(name, revision.digest, index), _tenant(revision)
         body = {
             "apiVersion": "v1",
             "kind": "Secret",
             "metadata": {
                 "name": own_name,
                 "namespace": self._namespace,
-                "labels": _labels(name, revision),
+                "labels": {names.REVISION_LABEL: name, **({names.REVISION_NAMESPACE_LABEL: tenant} if tenant else {})},
                 "annotations": {REVISION: revision.digest, **marks},
             },
             "type": names.REVISION_SECRET_TYPE,
@@ -397,8 +393,9 @@ class RevisionStore:
 
         Raises: ApiError.
         """
-        heads = [each for each in self._heads(name, uid) if not each.is_retired]
-        return [each.digest for each in sorted(heads, key=lambda head: head.created, reverse=True)]
+        heads = [each for each in self._all_of(name) if each.index == 0 and each.digest and not each.is_retired]
+        own = [each for each in heads if uid in ("", each.owner_uid)]
+        return [each.digest for each in sorted(own, key=lambda head: head.created, reverse=True)]
 
     def has(self, name: str, digest: str, uid: str = "") -> bool:
         """Return whether a revision of a BundleDeployment is stored, retired or not.
@@ -423,13 +420,10 @@ class RevisionStore:
 
     def _head(self, name: str, digest: str) -> StoredSecret | None:
         own_name = secret_name(name, digest, 0)
-        if self._secrets.synced:
-            return self._secrets.get(own_name)
-        return next((each for each in self._list_all(name) if each.name == own_name), None)
+        return next((each for each in self._all_of(name) if each.name == own_name), None)
 
-    def _heads(self, name: str, uid: str) -> list[StoredSecret]:
-        found = self._secrets.all_of(name) if self._secrets.synced else self._list_all(name)
-        return [each for each in found if each.index == 0 and each.digest and uid in ("", each.owner_uid)]
+    def _all_of(self, name: str) -> list[StoredSecret]:
+        return self._secrets.all_of(name) if self._secrets.synced else self._list_all(name)
 
     def is_tidy(self, name: str, digests: Collection[str], history: Collection[str] = ()) -> bool:
         """Return whether `keep_only` would change nothing, as far as the watch knows; sends no request."""
@@ -500,11 +494,6 @@ class RevisionStore:
 
 def _tenant(revision: PackedRevision) -> str:
     return revision.terms.install_namespace if revision.terms.service_account_name else ""
-
-
-def _labels(name: str, revision: PackedRevision) -> dict[str, str]:
-    tenant = _tenant(revision)
-    return {names.REVISION_LABEL: name} | ({names.REVISION_NAMESPACE_LABEL: tenant} if tenant else {})
 
 
 def unpack_whole(packed: PackedRevision) -> Revision | None:
@@ -605,20 +594,16 @@ class Sweeper:
             self._requested.clear()
             if self._stopped.is_set():
                 return
-            seconds = self._period if self._try() else FAILED_SECONDS
+            seconds = FAILED_SECONDS
+            try:
+                self._sweep()
+                seconds = self._period
+            except ApiError as error:
+                log.warning("failed to delete revisions of removed BundleDeployments", extra={"reply": str(error)})
+            except Exception as error:  # noqa: BLE001 - the next sweep must run
+                self._died(error)
             if self._requested.wait(seconds):
                 self._stopped.wait(self._lull)
-
-    def _try(self) -> bool:
-        try:
-            self._sweep()
-        except ApiError as error:
-            log.warning("failed to delete revisions of removed BundleDeployments", extra={"reply": str(error)})
-            return False
-        except Exception as error:  # noqa: BLE001 - the next sweep must run
-            self._died(error)
-            return False
-        return True
 
 
 _BYTES_PER_BYTE = 4

@@ -141,4 +141,4 @@ def make_store(client: Client, namespace: str, tenant_bytes: int = TENANT_BYTES)
 
 def retired(store: RevisionStore, name: str) -> list[str]:
     """Return the digests of the revisions that are only part of the history."""
-    return [each.digest for each in store._heads(name, "") if each.is_retired]
+    return [each.digest for each in store._all_of(name) if each.is_retired]

@@ -31,7 +31,7 @@ from rukpak.controller.kube.events import EventRecorder, Note, Regarding
 from rukpak.controller.kube.resources import DEPLOYMENTS, SECRETS
 from rukpak.controller.observe.explanations import Explainer
 from rukpak.controller.observe.following import ObjectFollower, ObjectReference, Seen, Topic
-from rukpak.controller.reconcile.context import Context, ObjectServices, Requeue, Services, SourceServices
+from rukpak.controller.reconcile.context import Context, Requeue, Services
 from rukpak.controller.reconcile.finding import BUILD
 from rukpak.controller.reconcile.memory import MOST_BYTES, InstalledTargetsCache, Memory
 from rukpak.controller.reconcile.reconciler import Reconciler
@@ -39,7 +39,7 @@ from rukpak.controller.retries import Retries
 from rukpak.controller.revisions.accounts import AccountPolicy, Accounts
 from rukpak.controller.revisions.background import BackgroundWork, Place
 from rukpak.controller.revisions.polling import Poller
-from rukpak.controller.revisions.references import ConfigObjects, DependencyReader
+from rukpak.controller.revisions.references import find_waiting, read_config
 from rukpak.controller.revisions.source_access import SourceAccess, SourceProgress
 from rukpak.controller.revisions.store import LargeRevisions, RevisionSecrets, RevisionStore, StoredSecret, make_stored
 from rukpak.controller.sharing import Admission
@@ -289,22 +289,18 @@ class World:
             large=self.large,
             accounts=accounts,
             follower=follower,
-            dependencies=DependencyReader(client, discovery, watches),
+            find_waiting=partial(find_waiting, client, discovery, watches),
             writer=writer,
-            sources=SourceServices(
-                builder=builder,
-                background=background,
-                access=access,
-                configs=ConfigObjects(client, follower),
-                poller=Poller(builder, background, access, clock=self.read_clock, now=self.read_clock),
-            ),
-            objects=ObjectServices(
-                applier=self.applier,
-                remover=remover,
-                hook_runner=HookRunner(client, discovery, watches.objects),
-                explainer=Explainer(client, lambda _name: None),
-                installed=self.installed,
-            ),
+            builder=builder,
+            background=background,
+            access=access,
+            read_config=partial(read_config, client),
+            poller=Poller(builder, background, access, clock=self.read_clock, now=self.read_clock),
+            applier=self.applier,
+            remover=remover,
+            hook_runner=HookRunner(client, discovery, watches.objects),
+            explainer=Explainer(client, lambda _name: None),
+            installed=self.installed,
             now=self.now,
         )
         self.make_retries = partial(Retries, lambda: self.seconds, jitter=lambda: 1.0)

@@ -70,7 +70,7 @@ class Running:
 def test_making_a_controller_asks_the_cluster_for_nothing(api: FakeApi, settings: Settings) -> None:
     manager = assemble(replace(settings, metrics_address="off", probe_address="off"))
     assert not api.received
-    manager.services.objects.applier.stop()
+    manager.services.applier.stop()
 
 
 def test_without_a_cluster_it_says_so(tmp_path: Path) -> None:

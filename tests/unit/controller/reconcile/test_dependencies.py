@@ -326,7 +326,7 @@ def test_expressions_are_evaluated_for_a_limited_time_while_something_is_waited_
     monkeypatch.setattr(world.watches.evaluator, "evaluate", evaluate)
     monkeypatch.setattr(references, "time", SimpleNamespace(monotonic=lambda: spent[0]))
     world.wish("v1", dependsOn=[{**CACHE, "ready": f"status.n == {index}"} for index in range(len(answers))])
-    waiting = world.services.dependencies.find_waiting(world.deployment, lambda *_: None)
+    waiting = world.services.find_waiting(world.deployment, lambda *_: None)
     assert waiting == [
         f"Deployment caches/cache (status.n == {index} {text})" for index, text in enumerate(told) if text
     ]
@@ -337,7 +337,7 @@ def test_neither_are_those_of_health_checks(world: World, monkeypatch: pytest.Mo
     put_cache(world)
     checks = [{"group": "apps", "kind": "Deployment", "expressions": {"current": "true"}}]
     world.wish("v1", dependsOn=[{**CACHE, "ready": "false"}, CACHE], healthChecks=checks)
-    waiting = world.services.dependencies.find_waiting(world.deployment, lambda *_: None)
+    waiting = world.services.find_waiting(world.deployment, lambda *_: None)
     assert waiting == ["Deployment caches/cache (false is not true)", "Deployment caches/cache (NotEvaluated)"]
 
 

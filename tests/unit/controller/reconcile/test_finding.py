@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pytest
 
@@ -13,7 +12,7 @@ from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.building.revision import Revision, Terms
 from rukpak.controller.observe.following import Topic
 from rukpak.controller.reconcile import stored
-from rukpak.controller.reconcile.context import requested_at
+from rukpak.controller.reconcile.context import Context, Services
 from rukpak.controller.reconcile.finding import QUEUED, RESOLVING, Wanted, find_wanted, poll_sources
 from rukpak.controller.reconcile.memory import Memory
 from rukpak.controller.revisions import store as revisions
@@ -42,8 +41,8 @@ class Search(World):
         """Find the wanted revision, and have in status what a pass writes of it."""
         found = find_wanted(self.context(self.known))
         if found.sources:
-            pins = [pin.model_dump(mode="json", by_alias=True) for pin in found.sources.pins]
-            self.status(sources=pins, lastHandledReconcileAt=found.sources.requested_at)
+            pins = [pin.model_dump(mode="json", by_alias=True) for pin in found.sources]
+            self.status(sources=pins, lastHandledReconcileAt=self.context(self.known).requested_at)
         return found
 
     def status(self, **fields: Any) -> None:
@@ -119,12 +118,10 @@ def test_the_validators_of_what_was_resolved_are_not_lost_before_status_has_them
     assert first.revision
     search.known.stored.kept = (first.revision.digest,)  # as a pass leaves it
     assert search.known.sources.resolved
-    version, sources = search.known.sources.resolved
-    pins = tuple(pin.model_copy(update={"validator": '"1"'}) for pin in sources.pins)
-    search.known.sources.resolved = (version, replace(sources, pins=pins))
-    found = find_wanted(search.context(search.known))
-    assert found.sources
-    assert found.sources.pins == pins
+    version, found = search.known.sources.resolved
+    pins = tuple(pin.model_copy(update={"validator": '"1"'}) for pin in found)
+    search.known.sources.resolved = (version, pins)
+    assert find_wanted(search.context(search.known)).sources == pins
 
 
 def test_what_waits_for_its_turn_is_said_to_wait_and_not_to_be_fetched(search: Search) -> None:
@@ -447,4 +444,5 @@ ASKED = [
 def test_what_is_asked_for(case: Asked) -> None:
     annotations = {} if case.annotation is None else {names.RECONCILE_REQUESTED_AT: case.annotation}
     seen = deployment(metadata={"annotations": annotations}, status={"lastHandledReconcileAt": case.handled})
-    assert requested_at(seen) == case.expect
+    services = cast("Services", None)
+    assert Context(deployment=seen, memory=Memory(uid=""), services=services).requested_at == case.expect

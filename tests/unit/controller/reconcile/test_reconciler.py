@@ -1895,14 +1895,15 @@ def test_a_pass_that_is_overtaken_applies_nothing_and_writes_no_status(
 ) -> None:
     installed(world)
     world.wish("v2")
+    announce = installation.announce
 
     def announce_and_restore(work: Work) -> Work:
-        announced = installation.announce(work)
+        announced = announce(work)
         world.reconciler.start_over()
         world.cluster.taken()
         return announced
 
-    monkeypatch.setattr("rukpak.controller.reconcile.reconciler.announce", announce_and_restore)
+    monkeypatch.setattr(installation, "announce", announce_and_restore)
     with pytest.raises(ApiError, match="listed again"):
         world.reconcile()
     assert world.requests() == []

@@ -15,7 +15,7 @@ from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.kube.resources import CONFIG_MAPS, SERVICE_ACCOUNTS
 from rukpak.controller.observe.following import ObjectReference
-from rukpak.controller.revisions.source_access import SecretReader
+from rukpak.controller.revisions.source_access import SecretReader, read_demanded
 from rukpak.controller.sources.demands import SignaturePolicy, parse_demands
 from tests.support.deployments import REF, deployment
 from tests.support.fake_api import FakeApi, Fault
@@ -404,7 +404,7 @@ def keys_of(desk: Desk, keys: str, source: Mapping[str, Any] | None = None) -> T
     """Return the keys of an administrator who demands signatures of everything."""
     policy = SignaturePolicy(demands=parse_demands(f"*={keys}", "rukpak-system"))
     asked = policy.complete(deployment(spec={"sources": [source]} if source else {}))
-    return desk.reader.demanded(0, asked.spec.sources[0])
+    return read_demanded(0, asked.spec.sources[0], desk.reader.read_unfollowed)
 
 
 PLACES = {

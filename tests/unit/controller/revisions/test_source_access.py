@@ -14,7 +14,7 @@ from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.types import BundleDeployment, Source
 from rukpak.controller.observe.following import ObjectFollower, ObjectReference, Topic
 from rukpak.controller.revisions.accounts import Seen
-from rukpak.controller.revisions.background import Quarantine, subject_of
+from rukpak.controller.revisions.background import Quarantine
 from rukpak.controller.revisions.source_access import SecretReader, SourceAccess, SourceProgress, watch_secrets
 from rukpak.controller.sharing import Admission
 from tests.support.clock import Clock
@@ -129,7 +129,7 @@ def test_a_source_gets_credentials_and_what_it_fails_with_is_watched() -> None:
 
 def test_a_suspect_of_a_crash_is_rendered_while_nothing_else_holds_memory(tmp_path: Path) -> None:
     asked, admission = deployment(), Admission(1 << 30)
-    with Quarantine(lambda: tmp_path, "").guard(subject_of(asked)):
+    with Quarantine(lambda: tmp_path, "").guard(asked):
         quarantine = Quarantine(lambda: tmp_path, "")  # the process before this one died in the block
     access = SourceAccess(cast("SecretReader", Reader()), list[str]().append, admission, quarantine)
     with access.build_context(asked, SourceProgress()).room(MEBIBYTE, threading.Event()):

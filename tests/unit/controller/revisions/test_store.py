@@ -13,7 +13,7 @@ from rukpak.controller.building.revision import Revision, Terms
 from rukpak.controller.formats.applicable import revision_digest
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.resources import SECRETS
-from rukpak.controller.revisions.store import CHUNK_BYTES, RevisionSecrets, RevisionStore
+from rukpak.controller.revisions.store import BYTES, CHUNK_BYTES, MAX_BYTES, RevisionSecrets, RevisionStore, make_stored
 from tests.support.deployments import make_store, manifest, retired
 from tests.support.fake_cluster import FakeCluster
 from tests.support.reconciling import SeenSecrets
@@ -208,3 +208,12 @@ def test_only_retired_revisions_make_room(cluster: FakeCluster) -> None:
 
     assert retired(store, "shop") == [kept[1].digest]
     assert store.digests("shop") == [kept[2].digest]
+
+
+SIZES = {"12": 12, "": 0, "-1": 0, "x": 0, "1" * 5000: 2 * MAX_BYTES}
+
+
+@pytest.mark.parametrize("text", SIZES, ids=lambda text: text[:9] or "none")
+def test_a_size_that_somebody_has_written_is_read_within_limits(text: str) -> None:
+    secret = make_stored({"metadata": {"name": "revision.shop.0123456789abcdef.0", "annotations": {BYTES: text}}})
+    assert secret.size == SIZES[text]
