@@ -425,16 +425,19 @@ def identity_of(value: Any) -> Hashable:
     return isinstance(value, bool), value
 
 
+_Values: TypeAlias = tuple[Hashable, ...]
+
+
 class UnclaimedItems:
     """The items of a list, each of which is claimed once by some of its fields. The work is linear in their number.
 
     Args:
-        items: mappings; others are never found.
+        items: mappings; others are never found. A key that one lacks is what `DEFAULT_KEYS` says.
     """
 
     def __init__(self, items: Sequence[Any]) -> None:
         self._items, self._claimed = items, [False] * len(items)
-        self._places: dict[tuple[str, ...], dict[tuple[Hashable, ...], list[int]]] = {}
+        self._places: dict[tuple[str, ...], dict[_Values, list[int]]] = {}
 
     def claim(self, fields: Mapping[str, Any]) -> int | None:
         """Return the index of the first item that has these fields and is not claimed yet."""
@@ -443,7 +446,7 @@ class UnclaimedItems:
             return None
         if names not in self._places:
             self._places[names] = self._sort(names)
-        places = self._places[names].get(tuple(identity_of(fields[name]) for name in names), [])
+        places = self._places[names].get(_values(fields, names), [])
         while places:
             place = places.pop()
             if not self._claimed[place]:
@@ -463,13 +466,62 @@ class UnclaimedItems:
             own_keys = {name: item[name] for name in keys if name in item}
             yield item, own_keys, self.claim(own_keys)
 
-    def _sort(self, names: tuple[str, ...]) -> dict[tuple[Hashable, ...], list[int]]:
-        found: dict[tuple[Hashable, ...], list[int]] = {}
+    def _sort(self, names: tuple[str, ...]) -> dict[_Values, list[int]]:
+        found: dict[_Values, list[int]] = {}
         for place in range(len(self._items) - 1, -1, -1):
             item = self._items[place]
             if isinstance(item, dict):
-                found.setdefault(tuple(identity_of(item.get(name)) for name in names), []).append(place)
+                found.setdefault(_values(item, names), []).append(place)
         return found
+
+
+class Items:
+    """The items of a list, by the keys of names in managedFields that may stand for them: all that an item has agree.
+
+    The work is linear in the number of items, and constant for each name.
+    """
+
+    def __init__(self, items: Sequence[Any]) -> None:
+        self._items = items
+        self._found: dict[tuple[str, ...], dict[tuple[str, ...], dict[_Values, list[int]]]] = {}
+
+    def find(self, keys: Mapping[str, Any]) -> Any:
+        """Return the first item that a name with these keys may stand for; None if there is none."""
+        first = min((places[0] for places in self._places(keys)), default=None)
+        return None if first is None else self._items[first]
+
+    def find_all(self, names: Iterable[Mapping[str, Any]]) -> set[int]:
+        """Return the places of all items that some of these names, given by their keys, may stand for."""
+        found = {id(places): places for keys in names for places in self._places(keys)}
+        return {place for places in found.values() for place in places}
+
+    def _places(self, keys: Mapping[str, Any]) -> Iterator[list[int]]:
+        by_shape = self._sort(tuple(sorted(keys)))
+        return filter(None, (found.get(_values(keys, shape)) for shape, found in by_shape.items()))
+
+    def _sort(self, keys: tuple[str, ...]) -> dict[tuple[str, ...], dict[_Values, list[int]]]:
+        if keys in self._found or len(self._found) == MOST_SHAPES:
+            return self._found.get(keys, {})
+        by_shape = self._found[keys] = {}
+        for place, item in enumerate(self._items):
+            shape = _present(item, keys)
+            if shape and (shape in by_shape or len(by_shape) < MOST_SHAPES):
+                by_shape.setdefault(shape, {}).setdefault(_values(item, shape), []).append(place)
+        return by_shape
+
+
+def _present(item: Any, keys: Sequence[str]) -> tuple[str, ...]:
+    has_any = isinstance(item, dict) and any(key in item for key in keys)
+    return tuple(key for key in keys if key in item or key in DEFAULT_KEYS) if has_any else ()
+
+
+def _values(item: Mapping[str, Any], keys: Sequence[str]) -> _Values:
+    return tuple(identity_of(item.get(key, DEFAULT_KEYS.get(key))) for key in keys)
+
+
+def item_step(keys: Mapping[str, Any]) -> str:
+    """Return the step of a managedFields tree that stands for the item with these keys."""
+    return f"k:{json.dumps(keys, sort_keys=True, separators=(',', ':'))}"
 
 
 def _map_equal(ours: Mapping[str, Any], live: Mapping[str, Any], path: tuple[str, ...]) -> bool:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from typing import Any
 
 from rukpak.api import names
-from rukpak.controller.apply.drift import DEFAULT_KEYS, MOST_SHAPES, Path, UnclaimedItems, identity_of, merge_keys
+from rukpak.controller.apply.drift import DEFAULT_KEYS, Items, Path, UnclaimedItems, item_step, merge_keys
 from rukpak.controller.apply.holders import held_by, without_values
 from rukpak.controller.apply.leftovers import LAST_APPLIED, keeps_empty_lists, owned_fields, taken_fields
 from rukpak.controller.apply.ownership import Owner, is_always_replaced
@@ -380,7 +380,7 @@ def inherited_entries(metadata: Mapping[str, Any], record: Record, owner: str, a
 
 
 def _reference_field(uid: str) -> Tree:
-    return {"f:metadata": {"f:ownerReferences": {f"k:{json.dumps({'uid': uid}, separators=(',', ':'))}": {}}}}
+    return {"f:metadata": {"f:ownerReferences": {item_step({"uid": uid}): {}}}}
 
 
 def has_keyed_items(value: Any) -> bool:
@@ -515,9 +515,9 @@ def _in_the_way(steps: Sequence[str | int], ours: Any, live: Any, known: Tree) -
 
 
 def _paired(ours: list[Any], live: list[Any], known: Tree) -> Iterator[tuple[str, Any, int]]:
-    by_name, unclaimed = _Items(ours), UnclaimedItems(live)
-    for name in filter(_is_item_name, known):
-        item, place = by_name.find(name), unclaimed.claim(_keys_in(name))
+    items, unclaimed = Items(ours), UnclaimedItems(live)
+    for name, keys in _names_in(known):
+        item, place = items.find(keys), unclaimed.claim(keys)
         if item is not None and place is not None:
             yield name, item, place
 
@@ -542,22 +542,17 @@ def _strays_by_value(ours: Any, live: Any, path: Path) -> Tree:
 
 
 def _stray_items_by_value(ours: list[Any], live: list[Any], path: Path, keys: Sequence[str]) -> Tree:
-    names_of = [(_item_name(item, keys), item) for item in live if isinstance(item, dict)]
-    found, by_name = _Names(name for name, _ in names_of), _Items(ours)
-    lost = not all(map(found.have, ours))
+    found = [({key: item[key] for key in keys if key in item}, item) for item in live if isinstance(item, dict)]
+    items = Items(ours)
+    lost = len(items.find_all(each for each, _ in found)) < len(ours)
     strays: dict[str, Any] = {}
-    for name, there in names_of:
-        item = by_name.find(name)
+    for each, there in found:
+        item = items.find(each)
         if item is None and lost:
-            strays[name] = {".": {}}
+            strays[item_step(each)] = {".": {}}
         elif item is not None and (below := _strays_by_value(item, there, path)):
-            strays[name] = below
+            strays[item_step(each)] = below
     return strays
-
-
-def _item_name(item: Mapping[str, Any], keys: Sequence[str]) -> str:
-    found = {key: item[key] for key in keys if key in item}
-    return f"k:{json.dumps(found, sort_keys=True, separators=(',', ':'))}"
 
 
 def _claimed(tree: Tree, path: Path) -> Tree:
@@ -601,15 +596,14 @@ def _strays(ours: Tree, theirs: Tree, value: Any) -> Tree:
 
 
 def _stray_items(ours: Tree, theirs: Tree, items: Sequence[Mapping[str, Any]]) -> Tree:
-    owned, by_name = _Names(filter(_is_item_name, ours)), _Items(items)
-    lost = {id(item) for item in items if not owned.have(item)}
+    known = Items(items)
+    owned = known.find_all(keys for _, keys in _names_in(ours))
+    lost = {id(item) for place, item in enumerate(items) if place not in owned}
     strays: dict[str, Any] = {}
-    for name, child in theirs.items():
-        if not _is_item_name(name):
-            continue
-        item = by_name.find(name)
+    for name, keys in _names_in(theirs):
+        item, child = known.find(keys), theirs[name]
         # An item with a key of its own that we leave to its default: which that is, only the schema of its kind says.
-        is_another = item is None or (id(item) in lost and not _has_all_keys(name, item))
+        is_another = item is None or (id(item) in lost and not item.keys() | DEFAULT_KEYS.keys() >= keys.keys())
         if is_another and lost and name not in ours:
             strays[name] = child or {".": {}}
         elif item is not None and (below := _strays(ours.get(name, {}), child, item)):
@@ -617,80 +611,8 @@ def _stray_items(ours: Tree, theirs: Tree, items: Sequence[Mapping[str, Any]]) -
     return strays
 
 
-def _is_item_name(name: str) -> bool:
-    return name.startswith("k:")
-
-
-def _keys_in(name: str) -> dict[str, Any]:
-    keys: dict[str, Any] = json.loads(name.removeprefix("k:"))
-    return keys
-
-
-def _has_all_keys(name: str, item: Mapping[str, Any]) -> bool:
-    return all(key in item or key in DEFAULT_KEYS for key in _keys_in(name))
-
-
-_Values = tuple[Hashable, ...]
-
-
-def _present(item: Any, keys: Sequence[str]) -> tuple[str, ...]:
-    has_any = isinstance(item, dict) and any(key in item for key in keys)
-    return tuple(key for key in keys if key in item or key in DEFAULT_KEYS) if has_any else ()
-
-
-def _values(item: Mapping[str, Any], keys: Sequence[str]) -> _Values:
-    return tuple(identity_of(item.get(key, DEFAULT_KEYS.get(key))) for key in keys)
-
-
-class _Items:
-    """The items of a list, by the names of managedFields that may stand for them: all keys that an item has agree.
-
-    The work is linear in the number of items, and constant for each name.
-    """
-
-    def __init__(self, items: Sequence[Any]) -> None:
-        self._items = items
-        self._found: dict[tuple[str, ...], dict[tuple[str, ...], dict[_Values, int]]] = {}
-
-    def find(self, name: str) -> Any:
-        """Return the first item that a name may stand for; None if there is none."""
-        keys = _keys_in(name)
-        by_shape = self._sort(tuple(sorted(keys)))
-        places = (found.get(_values(keys, shape)) for shape, found in by_shape.items())
-        first = min((place for place in places if place is not None), default=None)
-        return None if first is None else self._items[first]
-
-    def _sort(self, keys: tuple[str, ...]) -> dict[tuple[str, ...], dict[_Values, int]]:
-        if keys in self._found or len(self._found) == MOST_SHAPES:
-            return self._found.get(keys, {})
-        by_shape = self._found[keys] = {}
-        for place, item in enumerate(self._items):
-            shape = _present(item, keys)
-            if shape and (shape in by_shape or len(by_shape) < MOST_SHAPES):
-                by_shape.setdefault(shape, {}).setdefault(_values(item, shape), place)
-        return by_shape
-
-
-class _Names:
-    """The names that managedFields have for the items of a list; linear work, as that of `_Items`."""
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self._by_keys: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-        for keys in map(_keys_in, names):
-            if (order := tuple(sorted(keys))) in self._by_keys or len(self._by_keys) < MOST_SHAPES:
-                self._by_keys.setdefault(order, []).append(keys)
-        self._found: dict[tuple[tuple[str, ...], tuple[str, ...]], set[_Values]] = {}
-
-    def have(self, item: Any) -> bool:
-        """Return whether a name may stand for an item."""
-        return any(
-            _values(item, shape) in self._sort(keys, shape) for keys in self._by_keys if (shape := _present(item, keys))
-        )
-
-    def _sort(self, keys: tuple[str, ...], shape: tuple[str, ...]) -> set[_Values]:
-        if (keys, shape) not in self._found and len(self._found) < MOST_SHAPES:
-            self._found[keys, shape] = {_values(each, shape) for each in self._by_keys[keys]}
-        return self._found.get((keys, shape), set())
+def _names_in(tree: Tree) -> Iterator[tuple[str, dict[str, Any]]]:
+    return ((name, json.loads(name[2:])) for name in tree if name.startswith("k:"))
 
 
 def _entries(metadata: Mapping[str, Any]) -> list[Entry]:

@@ -165,20 +165,13 @@ def walk(tree: Tree, value: Any) -> Iterator[tuple[str, Tree, bool, Any]]:
 
 
 def find_items(tree: Tree, items: Sequence[Any]) -> Iterator[tuple[str, Tree, int]]:
-    """Yield the steps of a tree that stand for items of a list, and the places of these.
-
-    A key that an item leaves to its default is not compared: `protocol` of a port.
-    """
+    """Yield the steps of a tree that stand for items of a list, and the places of these."""
     unclaimed, whole = UnclaimedItems(items), {identity_of(item): number for number, item in enumerate(items)}
     for name, child in tree.items():
         if name.startswith("v:"):
             place = whole.get(identity_of(json.loads(name[2:])))
         elif name.startswith("k:"):
-            keys = json.loads(name[2:])
-            place = unclaimed.claim(keys)
-            if place is None:
-                fewer = {key: part for key, part in keys.items() if key != "protocol"}
-                place = unclaimed.claim(fewer) if fewer and len(fewer) < len(keys) else None
+            place = unclaimed.claim(json.loads(name[2:]))
         else:
             continue
         if place is not None:

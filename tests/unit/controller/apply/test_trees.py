@@ -25,7 +25,7 @@ Tree = dict[str, Any]
 LEAF: Tree = {}
 ITEM: Tree = {".": LEAF, "f:name": LEAF, "f:value": LEAF}
 A, B = 'k:{"name":"a"}', 'k:{"name":"b"}'
-WEB = 'k:{"port":80,"protocol":"TCP"}'
+WEB, UDP = 'k:{"port":80,"protocol":"TCP"}', 'k:{"port":80,"protocol":"UDP"}'
 
 
 class Pair(NamedTuple):
@@ -97,6 +97,8 @@ SPLIT = [
           {"f:l": {A: {"f:value": LEAF}}}, {}, {"l": [{"name": "a"}]}),
     Split("an item whose protocol is left to its default", {"f:l": {WEB: {".": LEAF}}}, {"l": [{"port": 80}]},
           {"f:l": {WEB: {".": LEAF}}}, {}, {"l": []}),
+    Split("an item of another protocol than the default", {"f:l": {UDP: {".": LEAF}}}, {"l": [{"port": 80}]}, {},
+          {"f:l": {UDP: {".": LEAF}}}, {"l": [{"port": 80}]}),
     Split("a member of a set", {"f:s": {'v:"a"': LEAF}}, {"s": ["a", "b"]}, {"f:s": {'v:"a"': LEAF}}, {},
           {"s": ["b"]}),
     Split("a member that is another JSON value", {"f:s": {"v:1": LEAF}}, {"s": [True]}, {}, {"f:s": {"v:1": LEAF}},
