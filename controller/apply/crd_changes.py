@@ -98,11 +98,11 @@ def read_definition(manifest: Mapping[str, Any]) -> CustomResourceDefinition:
     versions = (_read_version(mapping(value)) for value in sequence(spec, "versions"))
     called = mapping(spec, "names")
     return CustomResourceDefinition(
-        name=str(metadata.get("name", "")),
-        group=str(spec.get("group", "")),
-        kind=str(called.get("kind", "")),
-        plural=str(called.get("plural", "")),
-        scope=str(spec.get("scope", "")),
+        name=text(metadata, "name"),
+        group=text(spec, "group"),
+        kind=text(called, "kind"),
+        plural=text(called, "plural"),
+        scope=text(spec, "scope"),
         versions={version.name: version for version in versions},
         stored=tuple(str(name) for name in sequence(status, "storedVersions")),
         converts=mapping(spec, "conversion").get("strategy") == "Webhook",
@@ -123,12 +123,6 @@ def priority(version: str) -> tuple[int, ...]:
     if match is None:
         return (0, *(-ord(letter) for letter in version), 1)  # the first by the alphabet is the highest
     return (_STABILITY[match[2]], int(match[1]), int(match[3] or 0))
-
-
-def properties(schema: Schema) -> Iterator[tuple[str, Schema]]:
-    """Yield the names and schemas of the properties of an object."""
-    for name, value in mapping(schema, "properties").items():
-        yield name, mapping(value)
 
 
 def _read_version(value: Mapping[str, Any]) -> Version:
@@ -497,27 +491,19 @@ def _enum(old: Schema, new: Schema) -> Iterator[CheckFinding]:
         yield CheckFinding("enum", f"allowed enum values removed : {listed(removed)}", level)
 
 
-def _at_most(check: CrdCheck) -> Rule:
-    def _rule(old: Schema, new: Schema) -> Iterator[CheckFinding]:
-        before, after = number(old.get(check)), number(new.get(check))
-        if after is not None and before is None:
-            yield CheckFinding(check, _added(check, after))
-        elif after is not None and before is not None and after < before:
-            yield CheckFinding(check, f"{check} decreased : {compact(before)} -> {compact(after)}")
-
-    return _rule
-
-
-def _at_least(check: CrdCheck, floor: float | None = None) -> Rule:
+def _bound(check: CrdCheck, floor: float | None = None) -> Rule:
     # Bounds up to `floor` have no effect.
+    is_upper = check.startswith("max")
+
     def _rule(old: Schema, new: Schema) -> Iterator[CheckFinding]:
         before, after = number(old.get(check)), number(new.get(check))
         if after is None or (floor is not None and after <= floor):
             return
         if before is None:
             yield CheckFinding(check, _added(check, after))
-        elif after > before:
-            yield CheckFinding(check, f"{check} increased : {compact(before)} -> {compact(after)}")
+        elif after < before if is_upper else after > before:
+            change = "decreased" if is_upper else "increased"
+            yield CheckFinding(check, f"{check} {change} : {compact(before)} -> {compact(after)}")
 
     return _rule
 
@@ -538,10 +524,21 @@ def _exact(value: float) -> Fraction:
     return Fraction(str(value))  # 0.1 as written, not as stored
 
 
-def _added_flag(check: CrdCheck) -> Rule:
+def _flag(check: CrdCheck, field: str, *, added: Enforcement | None = None, removed: Enforcement | None = None) -> Rule:
+    """Return the rule of a field that is true or false.
+
+    Args:
+        check: its name.
+        field: its name in schemas.
+        added: the level if it becomes true; None: nothing is found.
+        removed: the level if it becomes false.
+    """
+
     def _rule(old: Schema, new: Schema) -> Iterator[CheckFinding]:
-        if not old.get(check) and new.get(check):
-            yield CheckFinding(check, f"{check} added : false -> true")
+        before, after = bool(old.get(field)), bool(new.get(field))
+        level, change = (added, "added : false -> true") if after else (removed, "removed : true -> false")
+        if level and before != after:
+            yield CheckFinding(check, f"{check} {change}", level)
 
     return _rule
 
@@ -549,14 +546,6 @@ def _added_flag(check: CrdCheck) -> Rule:
 def _pattern(old: Schema, new: Schema) -> Iterator[CheckFinding]:
     for change in _any_change("pattern", "pattern")(old, new):
         yield CheckFinding("pattern", change.text, "Error" if new.get("pattern") else "Warn")
-
-
-def _nullable(old: Schema, new: Schema) -> Iterator[CheckFinding]:
-    before, after = bool(old.get("nullable")), bool(new.get("nullable"))
-    if after and not before:
-        yield CheckFinding("nullable", "nullable added : false -> true", "Warn")
-    elif before and not after:
-        yield CheckFinding("nullable", "nullable removed : true -> false")
 
 
 def _any_change(
@@ -621,11 +610,6 @@ def _rules_of(schema: Schema) -> list[tuple[str, str, bool]]:
     ]
 
 
-def _preserve(old: Schema, new: Schema) -> Iterator[CheckFinding]:
-    if old.get(PRESERVE) and not new.get(PRESERVE):
-        yield CheckFinding("preserveUnknownFields", "preserveUnknownFields removed : true -> false")
-
-
 def _documentation(field: str) -> Rule:
     def _rule(old: Schema, new: Schema) -> Iterator[CheckFinding]:
         if not same(old.get(field), new.get(field)):
@@ -644,25 +628,25 @@ _RULES: Mapping[str, Rule] = {
     "required": _required,
     "default": _default,
     "enum": _enum,
-    "maximum": _at_most("maximum"),
-    "maxLength": _at_most("maxLength"),
-    "maxItems": _at_most("maxItems"),
-    "maxProperties": _at_most("maxProperties"),
-    "minimum": _at_least("minimum"),
-    "minLength": _at_least("minLength", 0),
-    "minItems": _at_least("minItems", 0),
-    "minProperties": _at_least("minProperties", 0),
-    "exclusiveMaximum": _added_flag("exclusiveMaximum"),
-    "exclusiveMinimum": _added_flag("exclusiveMinimum"),
+    "maximum": _bound("maximum"),
+    "maxLength": _bound("maxLength"),
+    "maxItems": _bound("maxItems"),
+    "maxProperties": _bound("maxProperties"),
+    "minimum": _bound("minimum"),
+    "minLength": _bound("minLength", 0),
+    "minItems": _bound("minItems", 0),
+    "minProperties": _bound("minProperties", 0),
+    "exclusiveMaximum": _flag("exclusiveMaximum", "exclusiveMaximum", added="Error"),
+    "exclusiveMinimum": _flag("exclusiveMinimum", "exclusiveMinimum", added="Error"),
     "multipleOf": _multiple_of,
-    "uniqueItems": _added_flag("uniqueItems"),
+    "uniqueItems": _flag("uniqueItems", "uniqueItems", added="Error"),
     "pattern": _pattern,
     "format": _any_change("format", "format"),
-    "nullable": _nullable,
+    "nullable": _flag("nullable", "nullable", added="Warn", removed="Error"),
     "oneOf": _one_of,
     "not": _not,
     "x-kubernetes-validations": _validations,
-    PRESERVE: _preserve,
+    PRESERVE: _flag("preserveUnknownFields", PRESERVE, removed="Error"),
     INT_OR_STRING: _any_change("intOrString", INT_OR_STRING, absent=False),
     "x-kubernetes-embedded-resource": _any_change("embeddedResource", "x-kubernetes-embedded-resource", absent=False),
     "x-kubernetes-list-type": _any_change("listType", "x-kubernetes-list-type", absent="atomic"),

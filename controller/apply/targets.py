@@ -23,6 +23,7 @@ from rukpak.api import names
 from rukpak.api.bounds import read_wave
 from rukpak.api.v1alpha2.status import STARTED_LENGTH
 from rukpak.api.v1alpha2.types import Changes
+from rukpak.controller.apply.crd_changes import read_definition
 from rukpak.controller.apply.drift import (
     NOTHING_IGNORED,
     REPLICAS,
@@ -39,12 +40,20 @@ from rukpak.controller.apply.drift import (
 )
 from rukpak.controller.apply.leftovers import drops
 from rukpak.controller.apply.order import effective_waves
-from rukpak.controller.apply.ownership import Disposal, Owner, RemovalCause, carries_owner_reference, dispose, make_body
+from rukpak.controller.apply.ownership import (
+    CRD,
+    Disposal,
+    Owner,
+    RemovalCause,
+    carries_owner_reference,
+    dispose,
+    make_body,
+)
 from rukpak.controller.building.revision import Revision
 from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.resources import GroupVersionKind, Resource
 from rukpak.controller.observe.records import Record, key_of, project
-from rukpak.controller.untrusted import mapping, text
+from rukpak.controller.untrusted import text
 
 # A group or a plural: anything else could lead to another path.
 _IN_A_PATH = re.compile(r"[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*").fullmatch
@@ -384,21 +393,12 @@ def _install_namespace(revision: Revision, targets: Collection[Target]) -> Targe
 
 
 def _defined_resources(objects: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Resource]:
-    resources = (
-        _defined_resource(mapping(manifest, "spec"))
-        for manifest in objects
-        if key_of(manifest)[:2] == ("apiextensions.k8s.io", "CustomResourceDefinition")
-    )
-    return {(resource.group, resource.kind): resource for resource in resources if resource}
-
-
-def _defined_resource(spec: Mapping[str, Any]) -> Resource | None:
-    names_ = mapping(spec, "names")
-    group, kind, plural = (str(value or "") for value in (spec.get("group"), names_.get("kind"), names_.get("plural")))
-    if not all(map(_IN_A_PATH, (group, kind, plural))):
-        return None
-    namespaced = spec.get("scope") == "Namespaced"
-    return Resource(group=group, version="", kind=kind, plural=plural, namespaced=namespaced, verbs=frozenset())
+    definitions = [read_definition(manifest) for manifest in objects if key_of(manifest)[:2] == CRD]
+    return {
+        (each.group, each.kind): each.resource("")
+        for each in definitions
+        if all(map(_IN_A_PATH, (each.group, each.kind, each.plural)))
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
