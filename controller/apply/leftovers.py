@@ -16,16 +16,7 @@ from typing import Any
 
 from rukpak.api.v1alpha2.status import LEFT_FIELDS, LEFT_PATH_LENGTH, LEFT_STEPS, LEFT_VALUE_LENGTH, LeftField, Leftover
 from rukpak.controller.apply.drift import REPLICAS, Items, Path, UnclaimedItems, has_field, identity_of, item_step
-from rukpak.controller.apply.trees import (
-    differing,
-    inside,
-    outside,
-    part_at,
-    united_trees,
-    walk,
-    without_path,
-    without_tree,
-)
+from rukpak.controller.apply.trees import differing, inside, outside, split_at, united_trees, walk, without_tree
 from rukpak.controller.content.limits import some, visible
 from rukpak.controller.formats.objects import BUILT_IN_GROUPS, ObjectKey
 from rukpak.controller.observe.records import Entry, Tree, entries_of, fields_of, find_entry, is_passed_on, new_entry
@@ -107,7 +98,7 @@ def _takeable(tree: Tree, body: Mapping[str, Any]) -> Tree:
     # Replicas that the bundle leaves open belong to whoever scales.
     paths = [*_NOT_TAKEN, *(() if has_field(body, REPLICAS) else (REPLICAS,))]
     for path in paths:
-        tree = without_path(tree, path)
+        _, tree = split_at(tree, path)
     return tree
 
 
@@ -273,8 +264,8 @@ def split_retained(tree: Tree, key: ObjectKey) -> tuple[Tree, Tree]:
     kept: Tree = {}
     rest = tree
     for path in RETAINED.get((key.group, key.kind), ()):
-        if found := part_at(tree, path):
-            kept, rest = united_trees(kept, found), without_path(rest, path)
+        found, rest = split_at(rest, path)
+        kept = united_trees(kept, found)
     return kept, rest
 
 

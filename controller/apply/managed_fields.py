@@ -466,7 +466,7 @@ def claimed_fields(
         if steps and steps[0] not in ("metadata", "status", "apiVersion", "kind"):
             found = united_trees(found, _in_the_way(steps, body, live, known))
     for entry in others:
-        found = _unapplied(found, fields_of(entry))
+        found = unshared(found, fields_of(entry))
     if not found:
         return None
     ours = entry_of(live, manager) or new_entry(manager, body["apiVersion"])
@@ -520,16 +520,6 @@ def _paired(ours: list[Any], live: list[Any], known: Tree) -> Iterator[tuple[str
         item, place = items.find(keys), unclaimed.claim(keys)
         if item is not None and place is not None:
             yield name, item, place
-
-
-def _unapplied(tree: Tree, applied: Tree) -> Tree:
-    rest: dict[str, Any] = {}
-    for name, child in tree.items():
-        if name not in applied:
-            rest[name] = child
-        elif child and (left := _unapplied(child, applied[name])):
-            rest[name] = left
-    return rest
 
 
 def _strays_by_value(ours: Any, live: Any, path: Path) -> Tree:

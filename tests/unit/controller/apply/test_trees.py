@@ -12,12 +12,11 @@ from rukpak.controller.apply.trees import (
     differing,
     inside,
     outside,
-    part_at,
     pruned,
     refused_part,
+    split_at,
     united_trees,
     unshared,
-    without_path,
     without_tree,
 )
 
@@ -164,8 +163,7 @@ AT = [
 
 @pytest.mark.parametrize("case", AT, ids=attrgetter("name"))
 def test_a_tree_with_a_field_alone_and_without_it(case: At) -> None:
-    assert part_at(PORTS, case.path) == case.part
-    assert without_path(PORTS, case.path) == case.rest
+    assert split_at(PORTS, case.path) == (case.part, case.rest)
 
 
 REFUSED: list[tuple[str, list[tuple[str | int, ...]], Tree]] = [
