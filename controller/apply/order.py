@@ -179,15 +179,6 @@ def teardown_order(items: Iterable[Item], key: Callable[[Item], ObjectKey]) -> l
     return sorted(backwards, key=lambda item: teardown_position(key(item)), reverse=True)
 
 
-class Tier(IntEnum):
-    """Objects that are deleted at the same time, in order."""
-
-    CUSTOM_RESOURCES = 0
-    OBJECTS = 1
-    DEFINITIONS = 2
-    NAMESPACES = 3
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Teardown:
     """The objects that still exist, and which of them are next."""
@@ -260,13 +251,10 @@ def _holder(record: Record) -> str:
 def _first_to_go(ours: list[Record]) -> list[Record]:
     last = last_wave(ours)
     candidates = [record for record in ours if record.key in last]
-    first = min(map(_tier, candidates), default=None)
-    return [record for record in candidates if _tier(record) is first]
+    first = max((_tier(record.key) for record in candidates), default=None)
+    return [record for record in candidates if _tier(record.key) == first]
 
 
-def _tier(record: Record) -> Tier:
-    if is_custom(record.key):
-        return Tier.CUSTOM_RESOURCES
-    if record.key.kind == "Namespace":
-        return Tier.NAMESPACES
-    return Tier.DEFINITIONS if record.key.kind == "CustomResourceDefinition" else Tier.OBJECTS
+def _tier(key: ObjectKey) -> tuple[bool, Position]:
+    # Custom resources, other objects, CustomResourceDefinitions, Namespaces: the highest goes first.
+    return is_custom(key), min(position_of(key), _CLASSES)
