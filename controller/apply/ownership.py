@@ -287,14 +287,8 @@ def _reference(owner: Owner) -> dict[str, Any]:
 
 
 def _was_ours(record: Record, owner: Owner, exists: Exists) -> bool:
-    if not _is_free(record, owner, exists):
-        return False
-    has_our_uid = owner.uid in (record.owner_uid, record.controller_uid)
-    return (
-        has_our_uid
-        or record.released_from == owner.name
-        or (record.owner == owner.name and bool(record.applied_digest))
-    )
+    has_been = record.released_from == owner.name or was_applied(record, owner)
+    return has_been and _is_free(record, owner, exists)
 
 
 def _is_free(record: Record, owner: Owner, exists: Exists) -> bool:
