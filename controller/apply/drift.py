@@ -15,6 +15,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import islice
+from operator import is_
 from typing import Any, NamedTuple, TypeAlias
 
 from rukpak.api import names
@@ -314,10 +315,11 @@ def equal_by_value(ours: Mapping[str, Any], live: Mapping[str, Any]) -> bool:
     is empty, zero or false: the server leaves such fields out. Lists that are maps, as far as they can be recognized
     without a schema, are compared by their keys; all other lists as a whole, in order.
     """
-    return _map_equal(_tracked(ours), live, ())
+    tracked = _tracked(ours)
+    return _narrow_map(tracked, live, ()) is tracked
 
 
-def narrow(ours: Mapping[str, Any], live: Mapping[str, Any]) -> dict[str, Any]:
+def narrow(ours: Mapping[str, Any], live: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return of an object the fields that we set, as they are: in our spelling where they are equal by value.
 
     What the server or others have added beside them is left out, as `equal_by_value` ignores it.
@@ -325,26 +327,40 @@ def narrow(ours: Mapping[str, Any], live: Mapping[str, Any]) -> dict[str, Any]:
     return _narrow_map(ours, live, ())
 
 
-def _narrow_map(ours: Mapping[str, Any], live: Mapping[str, Any], path: Path) -> dict[str, Any]:
+def _narrow(ours: Any, live: Any, path: Path) -> Any:
+    """Return ours, the same object, if both are equal by value; otherwise what the other has of it."""
+    if isinstance(ours, dict) and isinstance(live, dict):
+        return _narrow_map(ours, live, path)
+    if isinstance(ours, list) and isinstance(live, list):
+        return _narrow_list(ours, live, path)
+    if live is None:
+        return ours if _is_zero(ours) else None
+    return ours if _same(ours, live) or (_is_quantity(path) and _quantities_equal(ours, live)) else live
+
+
+def _narrow_map(ours: Mapping[str, Any], live: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
     added = live.keys() - ours.keys() if path and path[-1] in _ATOMIC_MAPS else frozenset()
     kept = {
         name: _narrow(value, live.get(name), (*path, name))
         for name, value in ours.items()
         if name in live or _is_zero(value)
     }
+    if not added and len(kept) == len(ours) and all(kept[name] is value for name, value in ours.items()):
+        return ours
     return kept | {name: live[name] for name in sorted(added)}
 
 
-def _narrow(ours: Any, live: Any, path: Path) -> Any:
-    if _value_equal(ours, live, path):
-        return ours
-    if isinstance(ours, dict) and isinstance(live, dict):
-        return _narrow_map(ours, live, path)
-    if isinstance(ours, list) and isinstance(live, list) and (keys := merge_keys(ours, path)):
+def _narrow_list(ours: list[Any], live: list[Any], path: Path) -> list[Any]:
+    if path in _SETS:
+        return ours if set(map(identity_of, ours)) <= set(map(identity_of, live)) else live
+    if keys := merge_keys(ours, path):  # what others added to the list does not count
         places = {id(item): place for item, _, place in UnclaimedItems(live).claim_all(ours, keys)}
         found = [(item, places[id(item)]) for item in ours]
-        return [_narrow_map(item, live[place], path) for item, place in found if place is not None]
-    return live
+        kept = [_narrow(item, live[place], path) for item, place in found if place is not None]
+        return ours if len(kept) == len(ours) and all(map(is_, kept, ours)) else kept
+    pairs = zip(ours, live, strict=False)
+    is_same = len(ours) == len(live) and all(_narrow(item, other, path) is item for item, other in pairs)
+    return ours if is_same else live
 
 
 def _grown(node: Mapping[str, Any], value: Any) -> Mapping[str, Any]:
@@ -524,37 +540,10 @@ def item_step(keys: Mapping[str, Any]) -> str:
     return f"k:{json.dumps(keys, sort_keys=True, separators=(',', ':'))}"
 
 
-def _map_equal(ours: Mapping[str, Any], live: Mapping[str, Any], path: tuple[str, ...]) -> bool:
-    if path and path[-1] in _ATOMIC_MAPS and live.keys() - ours.keys():
-        return False
-    return all(_value_equal(value, live.get(name), (*path, name)) for name, value in ours.items())
-
-
-def _value_equal(ours: Any, live: Any, path: tuple[str, ...]) -> bool:
-    if live is None:
-        return _is_zero(ours)
-    if isinstance(ours, dict):
-        return isinstance(live, dict) and _map_equal(ours, live, path)
-    if isinstance(ours, list):
-        return isinstance(live, list) and _list_equal(ours, live, path)
-    return _same(ours, live) or (_is_quantity(path) and _quantities_equal(ours, live))
-
-
 def _is_zero(value: Any) -> bool:
     if isinstance(value, dict):
         return all(_is_zero(item) for item in value.values())
     return not value
-
-
-def _list_equal(ours: list[Any], live: list[Any], path: tuple[str, ...]) -> bool:
-    if path in _SETS:
-        return set(map(identity_of, ours)) <= set(map(identity_of, live))
-    keys = merge_keys(ours, path)
-    if keys:
-        return _keyed_lists_equal(ours, live, path, keys)
-    return len(ours) == len(live) and all(
-        _value_equal(item, other, path) for item, other in zip(ours, live, strict=True)
-    )
 
 
 def merge_keys(items: Sequence[Any], path: tuple[str, ...]) -> tuple[str, ...]:
@@ -570,12 +559,6 @@ def merge_keys(items: Sequence[Any], path: tuple[str, ...]) -> tuple[str, ...]:
     if path[-1] == "ports" and not keys:
         keys = _CONTAINER_PORT_KEYS
     return keys if keys and all(isinstance(item, dict) and keys[0] in item for item in items) else ()
-
-
-def _keyed_lists_equal(ours: list[Any], live: list[Any], path: tuple[str, ...], keys: tuple[str, ...]) -> bool:
-    # What others added to the list does not count.
-    claimed = UnclaimedItems(live).claim_all(ours, keys)
-    return all(match is not None and _map_equal(item, live[match], path) for item, _, match in claimed)
 
 
 def _same(left: Any, right: Any) -> bool:
