@@ -26,6 +26,7 @@ from rukpak.controller.apply.holders import (
     Refused,
     Trials,
     describe_supposed,
+    find_allocated,
     find_dropped,
     may_be_deleted,
 )
@@ -45,7 +46,7 @@ from rukpak.controller.apply.plan import (
 from rukpak.controller.apply.removal import delete, is_shared, mark_to_take_back, withdraw
 from rukpak.controller.apply.replies import ApplyFailure, Contest, Recovery, classify, conceal_quotes
 from rukpak.controller.apply.requests import ObjectReader, Webhooks
-from rukpak.controller.apply.rights import MissingRightsError, for_apply
+from rukpak.controller.apply.rights import for_apply
 from rukpak.controller.apply.trees import differing, inside, outside, refused_part, united_trees
 from rukpak.controller.content.limits import quote, some
 from rukpak.controller.formats.objects import ObjectKey
@@ -490,7 +491,8 @@ class Sender:
         options.ledger.holders[key] = frozenset(record.key for record in supposed)
         told = [describe_supposed(record, key, makes_way=options.makes_way) for record in supposed[:1]]
         if failure.contest is Contest.ALLOCATED and not told:
-            told = [request.trials().describe_allocated(request.whole_body(), options.wanted.by_key)]
+            services = request.trials().list_services()
+            told = [find_allocated(request.whole_body(), key, services, options.wanted.by_key)]
         error = self._error(replace(failure, problem="; ".join([failure.problem, *told])), task, options)
         return replace(self.fail(task, error, options), made_way=request.made_way, contested=True)
 
@@ -547,11 +549,7 @@ class Sender:
     def _error(self, failure: ApplyFailure, task: Task, options: ApplyOptions) -> BundleError:
         if failure.recovery is Recovery.REFRESH_DISCOVERY:
             return self._not_served(failure, task, options)
-        if failure.missing:
-            return MissingRightsError(
-                failure.problem, failure.account, for_apply(failure.missing), place=str(failure.key)
-            )
-        return failure.to_error()
+        return replace(failure, missing=for_apply(failure.missing)).to_error()
 
     def _not_served(self, failure: ApplyFailure, task: Task, options: ApplyOptions) -> BundleError:
         # A single server needs under 0.3 s to serve a new kind.

@@ -36,7 +36,14 @@ from rukpak.controller.apply.drift import (
     united,
 )
 from rukpak.controller.apply.execute import AccessReviewer
-from rukpak.controller.apply.holders import Refused, Trials, find_dropped, may_be_deleted, read_replaced
+from rukpak.controller.apply.holders import (
+    Refused,
+    Trials,
+    find_allocated,
+    find_dropped,
+    may_be_deleted,
+    read_replaced,
+)
 from rukpak.controller.apply.ledger import Ledger
 from rukpak.controller.apply.managed_fields import Probe, claimed_fields, emptied, find_taken, parse_field
 from rukpak.controller.apply.ownership import (
@@ -506,7 +513,9 @@ class DryRun:
         problem = failure.problem
         if failure.contest is Contest.ALLOCATED:
             trials = Trials(client=self._client, resource=resource, manager=self._manager, key=target.key)
-            whose = trials.describe_allocated(self._make_body(target, None), self._targets.by_key)
+            whose = find_allocated(
+                self._make_body(target, None), target.key, trials.list_services(), self._targets.by_key
+            )
             problem = f"{problem}; {whose}"
         return _difference(target, Change.REFUSED, None, None, problem)
 
