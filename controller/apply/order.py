@@ -10,17 +10,16 @@ Not here: the requests (removal.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from rukpak.controller.apply.ownership import Owner, has_all_marks, loses_reference
 from rukpak.controller.formats.objects import BUILT_IN_GROUPS, ObjectKey
 from rukpak.controller.kube.resources import RBAC
 from rukpak.controller.observe.records import Record
 
-Item = TypeVar("Item")
 _ADMISSION = "admissionregistration.k8s.io"
 SLOW_AFTER_SECONDS = 5.0
 """After so long status names what a deletion waits for."""
@@ -168,15 +167,10 @@ def teardown_position(key: ObjectKey) -> tuple[bool, Position]:
     return is_custom(key), position_of(key)
 
 
-def teardown_order(items: Iterable[Item], key: Callable[[Item], ObjectKey]) -> list[Item]:
-    """Return items in deletion order, the reverse of apply order.
-
-    Args:
-        items: in apply order.
-        key: returns the object of an item.
-    """
-    backwards = list(items)[::-1]  # a reverse sort keeps the order of equal items
-    return sorted(backwards, key=lambda item: teardown_position(key(item)), reverse=True)
+def teardown_order(records: Iterable[Record]) -> list[Record]:
+    """Return records, which are in apply order, in deletion order: the reverse."""
+    backwards = list(records)[::-1]  # a reverse sort keeps the order of equal items
+    return sorted(backwards, key=lambda record: teardown_position(record.key), reverse=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

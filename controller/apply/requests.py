@@ -284,27 +284,23 @@ class ObjectReader:
         rest: list[tuple[ObjectKey, Resource]] = []
         for path, members in collections.items():
             if len(members) >= LIST_FROM:
-                listed, complete = self._list(path, members, user)
-                found |= listed
-                rest += [] if complete else [item for item in members if item[0] not in listed]
-            else:
-                rest += members
+                found |= self._list(path, members, user)
+            rest += [item for item in members if item[0] not in found]
         read = self.pool.run(partial(self.read, user=user), rest, user)
         found |= zip((key for key, _ in rest), read, strict=True)
         return found
 
-    def _list(
-        self, path: str, items: Sequence[tuple[ObjectKey, Resource]], user: User | None
-    ) -> tuple[dict[ObjectKey, Record | ApiError | None], bool]:
+    def _list(self, path: str, items: Sequence[tuple[ObjectKey, Resource]], user: User | None) -> ReadObjects:
+        # One page: those that it lacks are absent if it is the only one, and else read one by one.
         try:
             page = next(self._client.acting_as(user).pages(path, metadata=True))
         except ApiError:
-            return {}, False
+            return {}
         first = items[0][0]
         records = (project(manifest, first.group, first.kind) for manifest in page.items)
         keys = {key for key, _ in items}
-        listed: dict[ObjectKey, Record | ApiError | None] = {r.key: r for r in records if r.key in keys}
-        return (listed, False) if page.more else ({key: listed.get(key) for key in keys}, True)
+        listed = {record.key: record for record in records if record.key in keys}
+        return listed if page.more else {key: listed.get(key) for key in keys}
 
     def read(self, item: tuple[ObjectKey, Resource], user: User | None) -> Record | ApiError | None:
         """Read one object on the caller's thread; None if it does not exist, an ApiError if it cannot be read."""
