@@ -45,6 +45,8 @@ _TOP_LEVEL_SKIPPED = frozenset({"apiVersion", "kind"})
 _METADATA_SKIPPED = frozenset({"name", "namespace"})
 # A node of a map that claims nothing in it; an empty one would be a leaf, which claims all.
 _NODE: Mapping[str, Any] = {".": {}}
+_PARTS = re.compile(r'(?:"[^"]*"|[^,])+')
+"""What is between commas that are not in a quoted key."""
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _PORT_KEYS = ("port", "protocol")
 _CONTAINER_PORT_KEYS = ("containerPort", "protocol")
@@ -93,8 +95,7 @@ RECREATED = "deleted to be recreated"
 """By the controller, since an immutable field was modified."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IgnoredFields:
+class IgnoredFields(NamedTuple):
     """What is ignored in one object."""
 
     paths: tuple[Path, ...] = ()
@@ -187,7 +188,7 @@ def united(left: Manifest, right: Manifest) -> dict[str, Any]:
 def _annotated(key: ObjectKey, text: object) -> tuple[list[Path], list[str]]:
     # A malformed path becomes a warning.
     paths, warnings = [], []
-    for part in filter(None, map(str.strip, _split(str(text)))):
+    for part in filter(None, map(str.strip, _PARTS.findall(str(text)))):
         try:
             paths.append(parse_field_path(part))
         except ValueError as error:
@@ -204,18 +205,6 @@ def _scaled_by(manifest: Manifest) -> Iterator[ObjectKey]:
     if isinstance(reference, Mapping) and isinstance(reference.get("name"), str):
         group = str(reference.get("apiVersion") or "apps/v1").rpartition("/")[0]
         yield ObjectKey(group, str(reference.get("kind") or "Deployment"), key.namespace, reference["name"])
-
-
-def _split(text: str) -> list[str]:
-    # After a comma in a quoted key comes an odd number of quotes.
-    parts: list[list[str]] = [[]]
-    pieces = text.split('"')
-    for index, piece in enumerate(pieces):
-        is_quoted = (len(pieces) - index) % 2 == 0
-        first, *others = [piece] if is_quoted else piece.split(",")
-        parts[-1].append(first if not index else f'"{first}')
-        parts += [[other] for other in others]
-    return ["".join(part) for part in parts]
 
 
 def _tree_of(paths: Iterable[Path]) -> _Tree:

@@ -14,7 +14,7 @@ import re
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import cache
 from typing import Any
@@ -106,6 +106,10 @@ class Target:
     def started_as(self) -> str:
         """How `status.startedJobs` names it."""
         return self.digest.removeprefix("sha256:")[:STARTED_LENGTH]
+
+
+_PACKED = tuple(each.name for each in fields(Target) if each.name not in ("key", "bare"))
+"""Fields of a target that `pack_targets` keeps: the key is the manifest's, and none is bare."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,8 +294,8 @@ def _describe_unmatched(place: str, selector: Mapping[str, Any], keys: Sequence[
     like = ""
     if of_kind:
         nearest = next((key for key in of_kind if key.name in names_), of_kind[0])
-        fields = {"group": nearest.group, "kind": nearest.kind, "name": nearest.name if name else ""}
-        like = f"; the nearest is {{{', '.join(f'{field}: {value}' for field, value in fields.items() if value)}}}"
+        parts = {"group": nearest.group, "kind": nearest.kind, "name": nearest.name if name else ""}
+        like = f"; the nearest is {{{', '.join(f'{part}: {value}' for part, value in parts.items() if value)}}}"
     return f"{place}: {UNMATCHED}{like}; correct it, or set optional: true"
 
 
@@ -478,32 +482,14 @@ def _unpack_block(block: bytes) -> list[_Packed]:
 
 
 def _pack_target(target: Target) -> bytes:
-    ignored = target.ignored
-    fields: Any = (
-        (target.digest, target.carries_reference, target.optional, target.recreate, target.wave),
-        (ignored.paths, ignored.accepts_drift, ignored.warnings),
-        tuple(target.kind),
-        target.manifest,
-        target.initial,
-    )
-    return marshal.dumps(fields)
+    plain = {name: getattr(target, name) for name in _PACKED}
+    return marshal.dumps({**plain, "kind": tuple(target.kind), "ignored": tuple(target.ignored)})
 
 
 def _unpack_target(packed: bytes) -> Target:
-    (digest, carries_reference, optional, recreate, wave), ignored, kind, manifest, initial = marshal.loads(packed)  # noqa: S302
-    paths, accepts_drift, warnings = ignored
-    return Target(
-        key=key_of(manifest),
-        kind=GroupVersionKind(*kind),
-        digest=digest,
-        carries_reference=carries_reference,
-        manifest=manifest,
-        initial=initial,
-        ignored=IgnoredFields(paths=paths, accepts_drift=accepts_drift, warnings=warnings),
-        optional=optional,
-        wave=wave,
-        recreate=recreate,
-    )
+    plain = marshal.loads(packed)  # noqa: S302
+    kind, ignored = GroupVersionKind(*plain.pop("kind")), IgnoredFields(*plain.pop("ignored"))
+    return Target(key=key_of(plain["manifest"]), kind=kind, ignored=ignored, **plain)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
