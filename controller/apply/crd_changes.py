@@ -241,19 +241,23 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Remove = Callable[[str, Schema], CheckFinding]
-"""Returns what is found where the new schema lacks a node, by its path."""
+def compare_schemas(old: Schema, new: Schema, version: str = "") -> list[CheckFinding]:
+    """Return what is narrower, or otherwise different, in the new schema.
+
+    Args:
+        old: the schema before.
+        new: the schema after.
+        version: the version that has both; empty: they are those of two versions.
+    """
+    return list(_compare(old, new, ROOT, version))
 
 
-def _removal(path: str, schema: Schema) -> CheckFinding:
+def _removal(path: str, schema: Schema, version: str) -> CheckFinding:
+    if version:
+        return CheckFinding("existingFieldRemoval", f"removed field : {version}.{path}", path=path)
     if schema.get("type"):
         return CheckFinding("type", f'type changed : {compact(schema["type"])} -> ""', path=path)
     return CheckFinding("unhandled", "unhandled changes found (node without type removed)", path=path)
-
-
-def compare_schemas(old: Schema, new: Schema, remove: Remove = _removal) -> list[CheckFinding]:
-    """Return what is narrower, or otherwise different, in the new schema."""
-    return list(_compare(old, new, ROOT, remove))
 
 
 def narrows_unknown_fields(old: Schema, new: Schema) -> bool:
@@ -265,7 +269,7 @@ def narrows_unknown_fields(old: Schema, new: Schema) -> bool:
     return any(narrows_unknown_fields(child, after[path]) for path, child in before.items() if path in after)
 
 
-def _compare(old: Schema, new: Schema, path: str, remove: Remove) -> Iterator[CheckFinding]:
+def _compare(old: Schema, new: Schema, path: str, version: str) -> Iterator[CheckFinding]:
     for change in compare_fields(old, new):
         yield replace(change, path=path)
     yield from _compare_openness(old, new, path)
@@ -273,9 +277,9 @@ def _compare(old: Schema, new: Schema, path: str, remove: Remove) -> Iterator[Ch
     after = _children(new)
     for suffix, child in _children(old).items():
         if suffix in after:
-            yield from _compare(child, after[suffix], path_below(path, suffix), remove)
+            yield from _compare(child, after[suffix], path_below(path, suffix), version)
         else:
-            yield remove(path_below(path, suffix), child)
+            yield _removal(path_below(path, suffix), child, version)
 
 
 def _children(schema: Schema) -> dict[str, Schema]:
@@ -378,12 +382,8 @@ def _compare_whole(old: CustomResourceDefinition, new: CustomResourceDefinition)
 
 def _compare_versions(old: CustomResourceDefinition, new: CustomResourceDefinition) -> Iterator[CheckFinding]:
     for name, version in old.versions.items():
-
-        def _remove(path: str, _node: Schema, name: str = name) -> CheckFinding:
-            return CheckFinding("existingFieldRemoval", f"removed field : {name}.{path}", path=path)
-
         if name in new.versions:
-            found = compare_schemas(version.schema, new.versions[name].schema, _remove)
+            found = compare_schemas(version.schema, new.versions[name].schema, name)
             yield from (replace(finding, version=name) for finding in found)
 
 
