@@ -426,11 +426,7 @@ def merge(rights: Iterable[RbacRight]) -> list[RbacRight]:
 
 
 def _to_yaml(rule: RbacRight) -> str:
-    names = f", resourceNames: {_flow(rule.resource_names)}" if rule.resource_names else ""
-    what = f"apiGroups: {_flow(rule.groups)}, resources: {_flow(rule.resources)}{names}"
-    if rule.paths:
-        what = f"nonResourceURLs: {_flow(rule.paths)}"
-    return f"{{{what}, verbs: {_flow(rule.verbs)}}}"
+    return f"{{{', '.join(f'{name}: {_flow(words)}' for name, words in _to_rule(rule).items())}}}"
 
 
 def _flow(texts: Iterable[str]) -> str:
