@@ -12,7 +12,7 @@ the deadline has failed, but is left running: if it succeeds after all, what wai
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from http import HTTPStatus
@@ -23,11 +23,12 @@ from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller import untrusted
 from rukpak.controller.apply.ownership import Owner, applied_digest
+from rukpak.controller.apply.plan import Options
 from rukpak.controller.apply.removal import Removal
 from rukpak.controller.apply.replies import ApplyFailure, Recovery, classify
 from rukpak.controller.building.revision import Revision
 from rukpak.controller.formats.objects import ObjectKey
-from rukpak.controller.kube.client import Client, User
+from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import ApiError, attempt
 from rukpak.controller.kube.resources import NAMESPACES, GroupVersionKind, Resource
@@ -40,7 +41,6 @@ from rukpak.controller.observe.health.verdict import Context, State, Subject, Ve
 from rukpak.controller.observe.kinds import ManagedObjects
 from rukpak.controller.observe.progress import Explain, HealthTracker
 from rukpak.controller.observe.records import Record, key_of, project
-from rukpak.controller.retries import Retries
 from rukpak.controller.untrusted import integer, mapping, mappings, strings, text
 
 BEFORE_CREATION, SUCCEEDED, FAILED = "before-hook-creation", "hook-succeeded", "hook-failed"
@@ -259,28 +259,15 @@ class HookProgress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HookOptions:
-    """The BundleDeployment that hooks are run for, and its rules."""
+class HookOptions(Options):
+    """One BundleDeployment whose hooks are run."""
 
-    owner: Owner
-    spec_version: str
-    """Generation and reconcile-requested-at: a new one retries every failure immediately."""
-    user: User | None
-    """The account that creates, reads and deletes them; None: the controller."""
-    collision_protection: str
     install_namespace: Mapping[str, Any]
     """Created if a hook needs it and it does not exist."""
-    proceed: Callable[[], bool]
-    """False once the BundleDeployment is paused or changed: then nothing more is sent."""
     progress: HookProgress
-    retries: Retries = field(default_factory=Retries)
     deadline: float
     """`spec.progressDeadline` in seconds."""
-    conceals: bool = False
-    """Whether no text of a hook may be shown with a refusal, since values of Secrets were rendered."""
     explain: Explain
-    confirm: Callable[[], None] = lambda: None
-    """See ApplyOptions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,13 +427,8 @@ class HookRunner:
         return BundleError(Reason.HOOK_FAILED, f"{hook} failed ({cause}); {remedy}")
 
     def _explain(self, hook: PlannedHook, live: dict[str, Any]) -> Verdict | None:
-        if hook.key.kind == "Pod":
-            return explain([live])
-        try:
-            return explain(list_pods(self._client, make_running_record(live, hook.key), FEW_PODS))
-        except ApiError as error:
-            log.debug("pods of a hook not read", extra={"object": str(hook.key), "reply": str(error)})
-            return None
+        pods = self._read_pods(hook, live, FEW_PODS)
+        return None if pods is None else explain(pods)
 
     def _await(self, hook: PlannedHook, record: Record, options: HookOptions) -> BundleError:
         verdict = _time(hook, record, options)
@@ -515,12 +497,17 @@ class HookRunner:
     # requests
 
     def _has_started(self, hook: PlannedHook, live: dict[str, Any]) -> bool:
+        pods = self._read_pods(hook, live, PODS)
+        return pods is None or len(pods) >= PODS or has_started(live, pods)  # there may be more
+
+    def _read_pods(self, hook: PlannedHook, live: dict[str, Any], most: int) -> Sequence[Mapping[str, Any]] | None:
+        if hook.key.kind == "Pod":
+            return [live]
         try:
-            pods = list_pods(self._client, make_running_record(live, hook.key)) if hook.key.kind == "Job" else [live]
+            return list_pods(self._client, make_running_record(live, hook.key), most)
         except ApiError as error:
             log.debug("pods of a hook not read", extra={"object": str(hook.key), "reply": str(error)})
-            return True
-        return len(pods) >= PODS or has_started(live, pods)  # there may be more
+            return None
 
     def _read(self, hook: PlannedHook, resource: Resource, options: HookOptions) -> dict[str, Any] | None:
         client, path = self._client.acting_as(options.user), _path(hook, resource)
