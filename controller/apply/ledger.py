@@ -167,31 +167,30 @@ class Ledger:
     def note_making_way(self, key: ObjectKey, attempt: str, holders: Collection[ObjectKey]) -> None:
         """Record that dropped objects are deleted so that an attempt to apply another one can succeed."""
         self.drop(holders)
-        before = self.made_way.get(key)
-        earlier = before.keys if before and before.attempt == attempt else frozenset()
-        self.made_way[key] = MadeWay(attempt, frozenset(holders) | earlier)
+        before = self.made_way_for(key, attempt)
+        self.made_way[key] = MadeWay(attempt, frozenset(holders) | (before.keys if before else frozenset()))
 
     def note_refusal(self, key: ObjectKey, attempt: str) -> bool:
         """Record that an object is refused although others made way; return whether it may be accepted soon.
 
         Webhooks, policies and quotas may not have noticed yet that the others are gone.
         """
-        made = self.made_way.get(key)
-        if made is None or made.attempt != attempt or made.in_vain:
+        made = self.made_way_for(key, attempt)
+        if made is None or made.in_vain:
             return False
         at = self.clock() if made.refused_at is None else made.refused_at
         self.made_way[key] = replace(made, refused_at=at, in_vain=self.clock() - at >= NOTICED_SECONDS)
         return True
 
-    def others_made_way(self, key: ObjectKey, attempt: str) -> bool:
-        """Whether others were deleted for this attempt to apply an object, which has not succeeded yet."""
+    def made_way_for(self, key: ObjectKey, attempt: str) -> MadeWay | None:
+        """Return what was deleted for this attempt to apply an object, which has not succeeded yet; None if nothing."""
         made = self.made_way.get(key)
-        return made is not None and made.attempt == attempt
+        return made if made and made.attempt == attempt else None
 
     def is_in_vain(self, key: ObjectKey, attempt: str) -> bool:
         """Whether an object was refused for too long although others had made way."""
-        made = self.made_way.get(key)
-        return made is not None and made.attempt == attempt and made.in_vain
+        made = self.made_way_for(key, attempt)
+        return made is not None and made.in_vain
 
     def restored(self) -> set[ObjectKey]:
         """Return the dropped objects that were deleted in vain: they are created again."""

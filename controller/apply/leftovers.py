@@ -89,9 +89,13 @@ def adopted_entries(live: Mapping[str, Any], taken: Tree, manager: str, api_vers
     """Return the entries of an object in which ours has what is taken, and earlier managers have none."""
     entries = [entry for entry in entries_of(live) if not is_passed_on(entry)]
     ours = find_entry(entries, manager) or new_entry(manager, api_version)
-    kept = [entry for entry in entries if entry is not ours]
-    fields = united_trees(fields_of(ours), taken)
-    return [*kept, {**ours, "fieldsV1": fields}] if fields else kept
+    return with_fields(entries, ours, united_trees(fields_of(ours), taken))
+
+
+def with_fields(entries: Iterable[Entry], ours: Entry, fields: Tree) -> list[Entry]:
+    """Return entries of which ours has these fields; without ours if there are none."""
+    others = [entry for entry in entries if entry != ours]
+    return [*others, {**ours, "fieldsV1": fields}] if fields else others
 
 
 def _takeable(tree: Tree, body: Mapping[str, Any]) -> Tree:

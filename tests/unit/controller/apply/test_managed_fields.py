@@ -192,7 +192,7 @@ DATA: dict[str, Any] = {"f:data": {"f:a": {}}}
 
 
 def inherit(*entries: dict[str, Any], record: Record = GIVERS) -> list[Any]:
-    return inherited_entries({"managedFields": list(entries)}, record, "shop", VERSION)
+    return inherited_entries({"metadata": {"managedFields": list(entries)}}, record, "shop", VERSION)
 
 
 def test_the_entries_of_a_giver_become_ours_and_others_stay() -> None:
