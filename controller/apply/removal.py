@@ -37,6 +37,8 @@ PAGE = 50
 _DEFAULTS = frozenset(
     {("ConfigMap", "kube-root-ca.crt"), ("ConfigMap", "openshift-service-ca.crt"), ("ServiceAccount", "default")}
 )
+# Of what the content of a namespace is: anything else is an action or a report.
+_NEEDED = frozenset({"list", "delete"})
 _NOISE = frozenset({"Event", "EndpointSlice", "Endpoints", "Lease", "PodMetrics"})
 
 
@@ -274,15 +276,9 @@ class Remover:
     def _inhabitants(self, namespace: str, owner: str) -> Iterator[str]:
         seen: set[tuple[str, str]] = set()
         for resource in self._discovery.resources():
-            group_kind = (resource.group, resource.kind)
-            if (
-                not resource.namespaced
-                or "list" not in resource.verbs
-                or "delete" not in resource.verbs
-                or group_kind in seen
-            ):
+            if (resource.group, resource.kind) in seen or not (resource.namespaced and resource.verbs >= _NEEDED):
                 continue
-            seen.add(group_kind)
+            seen.add((resource.group, resource.kind))
             for item in self._list(self._at_storage_version(resource).path(namespace)):
                 if _stays(resource, item["metadata"], owner):
                     yield _describe(resource, item)
