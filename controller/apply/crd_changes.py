@@ -543,29 +543,23 @@ def _flag(check: CrdCheck, field: str, *, added: Enforcement | None = None, remo
     return _rule
 
 
-def _pattern(old: Schema, new: Schema) -> Iterator[CheckFinding]:
-    for change in _any_change("pattern", "pattern")(old, new):
-        yield CheckFinding("pattern", change.text, "Error" if new.get("pattern") else "Warn")
-
-
-def _any_change(
-    check: CrdCheck, field: str, absent: Any = "", normal: Callable[[Any], Any] = lambda value: value
-) -> Rule:
-    """Return the rule of a field that may not change.
+def _any_change(check: CrdCheck, field: str, absent: Any = "", loosened: Enforcement = "Error") -> Rule:
+    """Return the rule of a field that may not change; the order of a list means nothing.
 
     Args:
         check: its name.
         field: its name in schemas.
         absent: the value that a missing field stands for.
-        normal: makes values with the same meaning equal.
+        loosened: the level if the field is removed.
     """
 
     def _rule(old: Schema, new: Schema) -> Iterator[CheckFinding]:
         before, after = old.get(field) or absent, new.get(field) or absent
-        if same(normal(before), normal(after)):
+        if same(_sorted(before), _sorted(after)):
             return
         verb = "added" if field not in old else "removed" if field not in new else "changed"
-        yield CheckFinding(check, f"{check} {verb} : {compact(before)} -> {compact(after)}")
+        level = "Error" if after else loosened
+        yield CheckFinding(check, f"{check} {verb} : {compact(before)} -> {compact(after)}", level)
 
     return _rule
 
@@ -640,7 +634,7 @@ _RULES: Mapping[str, Rule] = {
     "exclusiveMinimum": _flag("exclusiveMinimum", "exclusiveMinimum", added="Error"),
     "multipleOf": _multiple_of,
     "uniqueItems": _flag("uniqueItems", "uniqueItems", added="Error"),
-    "pattern": _pattern,
+    "pattern": _any_change("pattern", "pattern", loosened="Warn"),
     "format": _any_change("format", "format"),
     "nullable": _flag("nullable", "nullable", added="Warn", removed="Error"),
     "oneOf": _one_of,
@@ -650,7 +644,7 @@ _RULES: Mapping[str, Rule] = {
     INT_OR_STRING: _any_change("intOrString", INT_OR_STRING, absent=False),
     "x-kubernetes-embedded-resource": _any_change("embeddedResource", "x-kubernetes-embedded-resource", absent=False),
     "x-kubernetes-list-type": _any_change("listType", "x-kubernetes-list-type", absent="atomic"),
-    "x-kubernetes-list-map-keys": _any_change("listMapKeys", "x-kubernetes-list-map-keys", absent=[], normal=_sorted),
+    "x-kubernetes-list-map-keys": _any_change("listMapKeys", "x-kubernetes-list-map-keys", absent=[]),
     "x-kubernetes-map-type": _any_change("mapType", "x-kubernetes-map-type", absent="granular"),
     **{name: _documentation(name) for name in _DOCUMENTATION},
 }
