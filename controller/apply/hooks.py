@@ -22,6 +22,7 @@ from rukpak.api import names
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller import untrusted
+from rukpak.controller.apply.ledger import Left
 from rukpak.controller.apply.ownership import Owner, applied_digest
 from rukpak.controller.apply.plan import Options
 from rukpak.controller.apply.removal import Removal
@@ -223,13 +224,10 @@ def _job(job: Subject) -> HookStatus:
 
 
 def _pod(status: Mapping[str, Any]) -> HookStatus:
-    match status.get("phase"):
-        case "Succeeded":
-            return HookStatus(HookState.SUCCEEDED)
-        case "Failed":
-            return HookStatus(HookState.FAILED, text(status, "reason") or "PodFailed")
-        case _:
-            return HookStatus(HookState.RUNNING)
+    phase = status.get("phase")
+    if phase == "Failed":
+        return HookStatus(HookState.FAILED, text(status, "reason") or "PodFailed")
+    return HookStatus(HookState.SUCCEEDED if phase == "Succeeded" else HookState.RUNNING)
 
 
 @dataclass(slots=True)
@@ -268,13 +266,6 @@ class HookOptions(Options):
     deadline: float
     """`spec.progressDeadline` in seconds."""
     explain: Explain
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """What the health of a hook is compared with: itself, since nothing repairs it."""
-
-    digest: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -585,7 +576,7 @@ def _stands(live: dict[str, Any], hook: PlannedHook, options: HookOptions) -> bo
 
 def _time(hook: PlannedHook, record: Record, options: HookOptions) -> Verdict:
     progress = options.progress.health.summarize(
-        {hook.key: _Run(record.applied_digest)},
+        {hook.key: Left(record.applied_digest, record.entry_hash)},  # nothing repairs it: it is compared with itself
         {hook.key: record},
         _id_of(hook, record.uid),
         options.deadline,
