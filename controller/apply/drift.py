@@ -156,11 +156,6 @@ def get_field(manifest: Manifest, path: Path) -> Any:
     return None if found is _ABSENT else found
 
 
-def scales(autoscaler: Manifest, key: ObjectKey) -> bool:
-    """Whether an object is an autoscaler of another one."""
-    return key in _scaled_by(autoscaler)
-
-
 def has_field(manifest: Manifest, path: Path) -> bool:
     """Whether an object has a field."""
     return _get(manifest, path) is not _ABSENT

@@ -19,7 +19,7 @@ from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.status import Leftover
 from rukpak.controller.apply import leftovers, managed_fields
 from rukpak.controller.apply.crd_upgrade import inspect_upgrade
-from rukpak.controller.apply.drift import REPLICAS, DriftedObject, has_field, scales, united, without
+from rukpak.controller.apply.drift import REPLICAS, DriftedObject, find_autoscalers, has_field, united, without
 from rukpak.controller.apply.holders import (
     NO_HOLDERS,
     Holders,
@@ -227,7 +227,7 @@ def _is_autoscaled(request: ApplyRequest) -> bool:
     except ApiError:
         return False
     kind = {"apiVersion": AUTOSCALERS.api_version, "kind": AUTOSCALERS.kind}
-    return any(scales({**each, **kind}, key) for each in found)
+    return key in find_autoscalers({**each, **kind} for each in found)
 
 
 def _begin_taking_back(
