@@ -351,7 +351,8 @@ def inherited_entries(live: Mapping[str, Any], record: Record, owner: str, api_v
         names.initial_field_manager(record.owner): names.initial_field_manager(owner),
     }
     ours |= {manager: manager for manager in ours.values()}
-    claim = _reference_field(record.controller_uid) if record.controller_uid else {}
+    reference = item_step({"uid": record.controller_uid})
+    claim: Tree = {"f:metadata": {"f:ownerReferences": {reference: {}}}} if record.controller_uid else {}
     inherited: dict[str, Entry] = {}
     others: list[Entry] = []
     for entry in entries_of(live):
@@ -368,10 +369,6 @@ def inherited_entries(live: Mapping[str, Any], record: Record, owner: str, api_v
         entry = inherited.get(manager, new_entry(manager, api_version))
         inherited[manager] = {**entry, "fieldsV1": united_trees(fields_of(entry), claim)}
     return [*inherited.values(), *others]
-
-
-def _reference_field(uid: str) -> Tree:
-    return {"f:metadata": {"f:ownerReferences": {item_step({"uid": uid}): {}}}}
 
 
 def has_keyed_items(value: Any) -> bool:

@@ -62,10 +62,6 @@ class WaveError(BundleError):
         self.wave, self.awaited = wave, awaited
 
 
-Judge = Callable[[ObjectKey, Record | None, str], Verdict]
-"""Returns the verdict on an object: its key, as it was last seen, and the digest that its target has."""
-
-
 class OvertakenError(Exception):
     """The BundleDeployment is not any more what a pass knows: the pass ends and writes nothing else."""
 
@@ -119,8 +115,11 @@ class ApplyOptions(Options):
     exists: Exists
     hand_over: HandOver = NO_HAND_OVER
     crd_upgrade_safety: CrdUpgradeSafety = field(default_factory=CrdUpgradeSafety)
-    judge: Judge = lambda _key, record, digest: judge_object(record, digest)
-    """As `HealthTracker.judge`: a wave waits until what it has applied has held. By default, what is now counts."""
+    judge: Callable[[ObjectKey, Record | None, str], Verdict] = lambda _key, record, digest: judge_object(
+        record, digest
+    )
+    """Returns the verdict on an object: by its key, as it was last seen, and the digest that its target has. As
+    `HealthTracker.judge`, a wave waits until what it has applied has held; by default, what is now counts."""
     gate: Callable[[], BundleError | None] = lambda: None
     """Called once, after Namespaces, CustomResourceDefinitions and classes; returns why all other objects wait."""
 

@@ -51,7 +51,6 @@ from rukpak.controller.observe.records import Record, entries_of, project
 from rukpak.controller.processes.supervision import Kind, Supervisor
 from rukpak.controller.untrusted import mappings, text, texts
 
-Reply = TypeVar("Reply")
 REFUSED_FACTOR = 0.5
 SLOW_FACTOR = 0.75
 SLOW_SECONDS = 2.0
@@ -79,7 +78,7 @@ class ConcurrencyLimit:
         """How many requests may run now, at least one; and when that changed."""
         self._lock = threading.Lock()
 
-    def watch(self, send: Callable[[], Reply]) -> Reply:
+    def watch(self, send: Callable[[], Result]) -> Result:
         """Send a request and adapt the limit to its reply.
 
         Raises: what sending it raises.
@@ -325,17 +324,17 @@ class ObjectReader:
 
         An ApiError means that an object could not be read: that is no reason to apply it again.
         """
-        collections: dict[tuple[str, str], list[tuple[Task, Resource]]] = defaultdict(list)
+        collections: dict[tuple[str, str], dict[ObjectKey, tuple[Task, Resource]]] = defaultdict(dict)
         for task, resource in tasks:
-            collections[resource.group, resource.kind].append((task, resource))
+            collections[resource.group, resource.kind][task.target.key] = (task, resource)
         same: dict[ObjectKey, bool | ApiError] = {}
         client = self._client.acting_as(options.user)
-        for group_kind, items in collections.items():
-            wanted = {task.target.key: (task, resource) for task, resource in items}
+        for group_kind, wanted in collections.items():
+            _, resource = next(iter(wanted.values()))
             found: dict[ObjectKey, bool | ApiError] = dict.fromkeys(wanted, False)
             selector = f"{names.OWNER_LABEL}={options.owner.name}"
             try:
-                for manifest in self._client.list(items[0][1].path(), metadata=True, label_selector=selector):
+                for manifest in self._client.list(resource.path(), metadata=True, label_selector=selector):
                     key = project(manifest, *group_kind).key
                     if key in wanted:
                         task, resource = wanted[key]
