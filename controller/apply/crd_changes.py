@@ -98,11 +98,11 @@ def read_definition(manifest: Mapping[str, Any]) -> CustomResourceDefinition:
     versions = (_read_version(mapping(value)) for value in sequence(spec, "versions"))
     called = mapping(spec, "names")
     return CustomResourceDefinition(
-        name=str(metadata.get("name", "")),
-        group=str(spec.get("group", "")),
-        kind=str(called.get("kind", "")),
-        plural=str(called.get("plural", "")),
-        scope=str(spec.get("scope", "")),
+        name=text(metadata, "name"),
+        group=text(spec, "group"),
+        kind=text(called, "kind"),
+        plural=text(called, "plural"),
+        scope=text(spec, "scope"),
         versions={version.name: version for version in versions},
         stored=tuple(str(name) for name in sequence(status, "storedVersions")),
         converts=mapping(spec, "conversion").get("strategy") == "Webhook",
@@ -123,12 +123,6 @@ def priority(version: str) -> tuple[int, ...]:
     if match is None:
         return (0, *(-ord(letter) for letter in version), 1)  # the first by the alphabet is the highest
     return (_STABILITY[match[2]], int(match[1]), int(match[3] or 0))
-
-
-def properties(schema: Schema) -> Iterator[tuple[str, Schema]]:
-    """Yield the names and schemas of the properties of an object."""
-    for name, value in mapping(schema, "properties").items():
-        yield name, mapping(value)
 
 
 def _read_version(value: Mapping[str, Any]) -> Version:
@@ -247,19 +241,23 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Remove = Callable[[str, Schema], CheckFinding]
-"""Returns what is found where the new schema lacks a node, by its path."""
+def compare_schemas(old: Schema, new: Schema, version: str = "") -> list[CheckFinding]:
+    """Return what is narrower, or otherwise different, in the new schema.
+
+    Args:
+        old: the schema before.
+        new: the schema after.
+        version: the version that has both; empty: they are those of two versions.
+    """
+    return list(_compare(old, new, ROOT, version))
 
 
-def _removal(path: str, schema: Schema) -> CheckFinding:
+def _removal(path: str, schema: Schema, version: str) -> CheckFinding:
+    if version:
+        return CheckFinding("existingFieldRemoval", f"removed field : {version}.{path}", path=path)
     if schema.get("type"):
         return CheckFinding("type", f'type changed : {compact(schema["type"])} -> ""', path=path)
     return CheckFinding("unhandled", "unhandled changes found (node without type removed)", path=path)
-
-
-def compare_schemas(old: Schema, new: Schema, remove: Remove = _removal) -> list[CheckFinding]:
-    """Return what is narrower, or otherwise different, in the new schema."""
-    return list(_compare(old, new, ROOT, remove))
 
 
 def narrows_unknown_fields(old: Schema, new: Schema) -> bool:
@@ -271,7 +269,7 @@ def narrows_unknown_fields(old: Schema, new: Schema) -> bool:
     return any(narrows_unknown_fields(child, after[path]) for path, child in before.items() if path in after)
 
 
-def _compare(old: Schema, new: Schema, path: str, remove: Remove) -> Iterator[CheckFinding]:
+def _compare(old: Schema, new: Schema, path: str, version: str) -> Iterator[CheckFinding]:
     for change in compare_fields(old, new):
         yield replace(change, path=path)
     yield from _compare_openness(old, new, path)
@@ -279,9 +277,9 @@ def _compare(old: Schema, new: Schema, path: str, remove: Remove) -> Iterator[Ch
     after = _children(new)
     for suffix, child in _children(old).items():
         if suffix in after:
-            yield from _compare(child, after[suffix], path_below(path, suffix), remove)
+            yield from _compare(child, after[suffix], path_below(path, suffix), version)
         else:
-            yield remove(path_below(path, suffix), child)
+            yield _removal(path_below(path, suffix), child, version)
 
 
 def _children(schema: Schema) -> dict[str, Schema]:
@@ -384,12 +382,8 @@ def _compare_whole(old: CustomResourceDefinition, new: CustomResourceDefinition)
 
 def _compare_versions(old: CustomResourceDefinition, new: CustomResourceDefinition) -> Iterator[CheckFinding]:
     for name, version in old.versions.items():
-
-        def _remove(path: str, _node: Schema, name: str = name) -> CheckFinding:
-            return CheckFinding("existingFieldRemoval", f"removed field : {name}.{path}", path=path)
-
         if name in new.versions:
-            found = compare_schemas(version.schema, new.versions[name].schema, _remove)
+            found = compare_schemas(version.schema, new.versions[name].schema, name)
             yield from (replace(finding, version=name) for finding in found)
 
 
@@ -497,27 +491,19 @@ def _enum(old: Schema, new: Schema) -> Iterator[CheckFinding]:
         yield CheckFinding("enum", f"allowed enum values removed : {listed(removed)}", level)
 
 
-def _at_most(check: CrdCheck) -> Rule:
-    def _rule(old: Schema, new: Schema) -> Iterator[CheckFinding]:
-        before, after = number(old.get(check)), number(new.get(check))
-        if after is not None and before is None:
-            yield CheckFinding(check, _added(check, after))
-        elif after is not None and before is not None and after < before:
-            yield CheckFinding(check, f"{check} decreased : {compact(before)} -> {compact(after)}")
-
-    return _rule
-
-
-def _at_least(check: CrdCheck, floor: float | None = None) -> Rule:
+def _bound(check: CrdCheck, floor: float | None = None) -> Rule:
     # Bounds up to `floor` have no effect.
+    is_upper = check.startswith("max")
+
     def _rule(old: Schema, new: Schema) -> Iterator[CheckFinding]:
         before, after = number(old.get(check)), number(new.get(check))
         if after is None or (floor is not None and after <= floor):
             return
         if before is None:
             yield CheckFinding(check, _added(check, after))
-        elif after > before:
-            yield CheckFinding(check, f"{check} increased : {compact(before)} -> {compact(after)}")
+        elif after < before if is_upper else after > before:
+            change = "decreased" if is_upper else "increased"
+            yield CheckFinding(check, f"{check} {change} : {compact(before)} -> {compact(after)}")
 
     return _rule
 
@@ -538,45 +524,42 @@ def _exact(value: float) -> Fraction:
     return Fraction(str(value))  # 0.1 as written, not as stored
 
 
-def _added_flag(check: CrdCheck) -> Rule:
+def _flag(check: CrdCheck, field: str, *, added: Enforcement | None = None, removed: Enforcement | None = None) -> Rule:
+    """Return the rule of a field that is true or false.
+
+    Args:
+        check: its name.
+        field: its name in schemas.
+        added: the level if it becomes true; None: nothing is found.
+        removed: the level if it becomes false.
+    """
+
     def _rule(old: Schema, new: Schema) -> Iterator[CheckFinding]:
-        if not old.get(check) and new.get(check):
-            yield CheckFinding(check, f"{check} added : false -> true")
+        before, after = bool(old.get(field)), bool(new.get(field))
+        level, change = (added, "added : false -> true") if after else (removed, "removed : true -> false")
+        if level and before != after:
+            yield CheckFinding(check, f"{check} {change}", level)
 
     return _rule
 
 
-def _pattern(old: Schema, new: Schema) -> Iterator[CheckFinding]:
-    for change in _any_change("pattern", "pattern")(old, new):
-        yield CheckFinding("pattern", change.text, "Error" if new.get("pattern") else "Warn")
-
-
-def _nullable(old: Schema, new: Schema) -> Iterator[CheckFinding]:
-    before, after = bool(old.get("nullable")), bool(new.get("nullable"))
-    if after and not before:
-        yield CheckFinding("nullable", "nullable added : false -> true", "Warn")
-    elif before and not after:
-        yield CheckFinding("nullable", "nullable removed : true -> false")
-
-
-def _any_change(
-    check: CrdCheck, field: str, absent: Any = "", normal: Callable[[Any], Any] = lambda value: value
-) -> Rule:
-    """Return the rule of a field that may not change.
+def _any_change(check: CrdCheck, field: str, absent: Any = "", loosened: Enforcement = "Error") -> Rule:
+    """Return the rule of a field that may not change; the order of a list means nothing.
 
     Args:
         check: its name.
         field: its name in schemas.
         absent: the value that a missing field stands for.
-        normal: makes values with the same meaning equal.
+        loosened: the level if the field is removed.
     """
 
     def _rule(old: Schema, new: Schema) -> Iterator[CheckFinding]:
         before, after = old.get(field) or absent, new.get(field) or absent
-        if same(normal(before), normal(after)):
+        if same(_sorted(before), _sorted(after)):
             return
         verb = "added" if field not in old else "removed" if field not in new else "changed"
-        yield CheckFinding(check, f"{check} {verb} : {compact(before)} -> {compact(after)}")
+        level = "Error" if after else loosened
+        yield CheckFinding(check, f"{check} {verb} : {compact(before)} -> {compact(after)}", level)
 
     return _rule
 
@@ -621,11 +604,6 @@ def _rules_of(schema: Schema) -> list[tuple[str, str, bool]]:
     ]
 
 
-def _preserve(old: Schema, new: Schema) -> Iterator[CheckFinding]:
-    if old.get(PRESERVE) and not new.get(PRESERVE):
-        yield CheckFinding("preserveUnknownFields", "preserveUnknownFields removed : true -> false")
-
-
 def _documentation(field: str) -> Rule:
     def _rule(old: Schema, new: Schema) -> Iterator[CheckFinding]:
         if not same(old.get(field), new.get(field)):
@@ -644,29 +622,29 @@ _RULES: Mapping[str, Rule] = {
     "required": _required,
     "default": _default,
     "enum": _enum,
-    "maximum": _at_most("maximum"),
-    "maxLength": _at_most("maxLength"),
-    "maxItems": _at_most("maxItems"),
-    "maxProperties": _at_most("maxProperties"),
-    "minimum": _at_least("minimum"),
-    "minLength": _at_least("minLength", 0),
-    "minItems": _at_least("minItems", 0),
-    "minProperties": _at_least("minProperties", 0),
-    "exclusiveMaximum": _added_flag("exclusiveMaximum"),
-    "exclusiveMinimum": _added_flag("exclusiveMinimum"),
+    "maximum": _bound("maximum"),
+    "maxLength": _bound("maxLength"),
+    "maxItems": _bound("maxItems"),
+    "maxProperties": _bound("maxProperties"),
+    "minimum": _bound("minimum"),
+    "minLength": _bound("minLength", 0),
+    "minItems": _bound("minItems", 0),
+    "minProperties": _bound("minProperties", 0),
+    "exclusiveMaximum": _flag("exclusiveMaximum", "exclusiveMaximum", added="Error"),
+    "exclusiveMinimum": _flag("exclusiveMinimum", "exclusiveMinimum", added="Error"),
     "multipleOf": _multiple_of,
-    "uniqueItems": _added_flag("uniqueItems"),
-    "pattern": _pattern,
+    "uniqueItems": _flag("uniqueItems", "uniqueItems", added="Error"),
+    "pattern": _any_change("pattern", "pattern", loosened="Warn"),
     "format": _any_change("format", "format"),
-    "nullable": _nullable,
+    "nullable": _flag("nullable", "nullable", added="Warn", removed="Error"),
     "oneOf": _one_of,
     "not": _not,
     "x-kubernetes-validations": _validations,
-    PRESERVE: _preserve,
+    PRESERVE: _flag("preserveUnknownFields", PRESERVE, removed="Error"),
     INT_OR_STRING: _any_change("intOrString", INT_OR_STRING, absent=False),
     "x-kubernetes-embedded-resource": _any_change("embeddedResource", "x-kubernetes-embedded-resource", absent=False),
     "x-kubernetes-list-type": _any_change("listType", "x-kubernetes-list-type", absent="atomic"),
-    "x-kubernetes-list-map-keys": _any_change("listMapKeys", "x-kubernetes-list-map-keys", absent=[], normal=_sorted),
+    "x-kubernetes-list-map-keys": _any_change("listMapKeys", "x-kubernetes-list-map-keys", absent=[]),
     "x-kubernetes-map-type": _any_change("mapType", "x-kubernetes-map-type", absent="granular"),
     **{name: _documentation(name) for name in _DOCUMENTATION},
 }

@@ -177,7 +177,7 @@ class Survey:
         self._checked += 1
         found = [finding for trial in trials for finding in self._try(manifest, trial)]
         for level in ("Error", "Warn"):
-            if first := next((finding for finding in found if self._level(finding) == level), None):
+            if first := next((each for each in found if level_of(each, self._crd, self._safety) == level), None):
                 self._counts[level] += 1
                 if len(self._kept[level]) < LINES:
                     self._kept[level].append(first)
@@ -206,9 +206,6 @@ class Survey:
             _finding(manifest, trial.version, each, is_new=(each.field, each.reason) not in known)
             for each in violations
         ]
-
-    def _level(self, finding: CheckFinding) -> Enforcement:
-        return level_of(finding, self._crd, self._safety)
 
 
 def _violations(manifest: Mapping[str, Any], schema: Schema) -> list[Violation]:
@@ -428,8 +425,11 @@ def has_format(text: str, name: str) -> bool:
     known = name.replace("-", "")
     if known in _PATTERNS:
         return matches(text, _PATTERNS[known])
-    rule = _FORMATS.get(known)
-    return rule is None or rule(text)
+    try:
+        _PARSERS.get(known, str)(text)
+    except ValueError:
+        return False
+    return True
 
 
 def has_range(value: float, type_: str, name: str) -> bool:
@@ -452,17 +452,6 @@ def _compiled(pattern: str) -> Any:
         return None
 
 
-def _parses(parse: Callable[[str], object]) -> Callable[[str], bool]:
-    def _rule(text: str) -> bool:
-        try:
-            parse(text)
-        except ValueError:
-            return False
-        return True
-
-    return _rule
-
-
 def _cidr(text: str) -> None:
     address, slash, bits = text.partition("/")
     if not slash or not bits.isascii() or not bits.isdigit():
@@ -470,12 +459,13 @@ def _cidr(text: str) -> None:
     ipaddress.ip_interface(f"{address}/{bits}")
 
 
-_FORMATS: Mapping[str, Callable[[str], bool]] = {
-    "ipv4": _parses(ipaddress.IPv4Address),
-    "ipv6": _parses(ipaddress.IPv6Address),
-    "cidr": _parses(_cidr),
-    "date": _parses(date.fromisoformat),
+_PARSERS: Mapping[str, Callable[[str], object]] = {
+    "ipv4": ipaddress.IPv4Address,
+    "ipv6": ipaddress.IPv6Address,
+    "cidr": _cidr,
+    "date": date.fromisoformat,
 }
+"""By format, what fails with a ValueError for a text that does not have it."""
 
 
 def inspect_upgrade(
@@ -648,9 +638,9 @@ def _admit_fields(
         if is_resource and name in TYPE_META:
             admitted[name] = item
         elif name in properties or isinstance(others, dict):
-            below = properties.get(name, others)
-            if item is not None or _keeps_null(below):
-                admitted[name] = _admit(item, mapping(below), steps, admission, where)
+            below = mapping(properties.get(name, others))
+            if item is not None or below.get("nullable") is True:
+                admitted[name] = _admit(item, below, steps, admission, where)
         elif others is True or schema.get(PRESERVE):
             admitted[name] = item
         elif admission and (properties or is_resource):
@@ -660,7 +650,3 @@ def _admit_fields(
         if below.get("default") is not None and name not in admitted:
             admitted[name] = _admit(below["default"], below, steps, None)
     return admitted
-
-
-def _keeps_null(schema: Any) -> bool:
-    return mapping(schema).get("nullable") is True

@@ -15,6 +15,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import islice
+from operator import is_
 from typing import Any, NamedTuple, TypeAlias
 
 from rukpak.api import names
@@ -44,6 +45,8 @@ _TOP_LEVEL_SKIPPED = frozenset({"apiVersion", "kind"})
 _METADATA_SKIPPED = frozenset({"name", "namespace"})
 # A node of a map that claims nothing in it; an empty one would be a leaf, which claims all.
 _NODE: Mapping[str, Any] = {".": {}}
+_PARTS = re.compile(r'(?:"[^"]*"|[^,])+')
+"""What is between commas that are not in a quoted key."""
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _PORT_KEYS = ("port", "protocol")
 _CONTAINER_PORT_KEYS = ("containerPort", "protocol")
@@ -92,8 +95,7 @@ RECREATED = "deleted to be recreated"
 """By the controller, since an immutable field was modified."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IgnoredFields:
+class IgnoredFields(NamedTuple):
     """What is ignored in one object."""
 
     paths: tuple[Path, ...] = ()
@@ -154,11 +156,6 @@ def get_field(manifest: Manifest, path: Path) -> Any:
     return None if found is _ABSENT else found
 
 
-def scales(autoscaler: Manifest, key: ObjectKey) -> bool:
-    """Whether an object is an autoscaler of another one."""
-    return key in _scaled_by(autoscaler)
-
-
 def has_field(manifest: Manifest, path: Path) -> bool:
     """Whether an object has a field."""
     return _get(manifest, path) is not _ABSENT
@@ -186,7 +183,7 @@ def united(left: Manifest, right: Manifest) -> dict[str, Any]:
 def _annotated(key: ObjectKey, text: object) -> tuple[list[Path], list[str]]:
     # A malformed path becomes a warning.
     paths, warnings = [], []
-    for part in filter(None, map(str.strip, _split(str(text)))):
+    for part in filter(None, map(str.strip, _PARTS.findall(str(text)))):
         try:
             paths.append(parse_field_path(part))
         except ValueError as error:
@@ -203,18 +200,6 @@ def _scaled_by(manifest: Manifest) -> Iterator[ObjectKey]:
     if isinstance(reference, Mapping) and isinstance(reference.get("name"), str):
         group = str(reference.get("apiVersion") or "apps/v1").rpartition("/")[0]
         yield ObjectKey(group, str(reference.get("kind") or "Deployment"), key.namespace, reference["name"])
-
-
-def _split(text: str) -> list[str]:
-    # After a comma in a quoted key comes an odd number of quotes.
-    parts: list[list[str]] = [[]]
-    pieces = text.split('"')
-    for index, piece in enumerate(pieces):
-        is_quoted = (len(pieces) - index) % 2 == 0
-        first, *others = [piece] if is_quoted else piece.split(",")
-        parts[-1].append(first if not index else f'"{first}')
-        parts += [[other] for other in others]
-    return ["".join(part) for part in parts]
 
 
 def _tree_of(paths: Iterable[Path]) -> _Tree:
@@ -314,10 +299,11 @@ def equal_by_value(ours: Mapping[str, Any], live: Mapping[str, Any]) -> bool:
     is empty, zero or false: the server leaves such fields out. Lists that are maps, as far as they can be recognized
     without a schema, are compared by their keys; all other lists as a whole, in order.
     """
-    return _map_equal(_tracked(ours), live, ())
+    tracked = _tracked(ours)
+    return _narrow_map(tracked, live, ()) is tracked
 
 
-def narrow(ours: Mapping[str, Any], live: Mapping[str, Any]) -> dict[str, Any]:
+def narrow(ours: Mapping[str, Any], live: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return of an object the fields that we set, as they are: in our spelling where they are equal by value.
 
     What the server or others have added beside them is left out, as `equal_by_value` ignores it.
@@ -325,26 +311,40 @@ def narrow(ours: Mapping[str, Any], live: Mapping[str, Any]) -> dict[str, Any]:
     return _narrow_map(ours, live, ())
 
 
-def _narrow_map(ours: Mapping[str, Any], live: Mapping[str, Any], path: Path) -> dict[str, Any]:
+def _narrow(ours: Any, live: Any, path: Path) -> Any:
+    """Return ours, the same object, if both are equal by value; otherwise what the other has of it."""
+    if isinstance(ours, dict) and isinstance(live, dict):
+        return _narrow_map(ours, live, path)
+    if isinstance(ours, list) and isinstance(live, list):
+        return _narrow_list(ours, live, path)
+    if live is None:
+        return ours if _is_zero(ours) else None
+    return ours if _same(ours, live) or (_is_quantity(path) and _quantities_equal(ours, live)) else live
+
+
+def _narrow_map(ours: Mapping[str, Any], live: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
     added = live.keys() - ours.keys() if path and path[-1] in _ATOMIC_MAPS else frozenset()
     kept = {
         name: _narrow(value, live.get(name), (*path, name))
         for name, value in ours.items()
         if name in live or _is_zero(value)
     }
+    if not added and len(kept) == len(ours) and all(kept[name] is value for name, value in ours.items()):
+        return ours
     return kept | {name: live[name] for name in sorted(added)}
 
 
-def _narrow(ours: Any, live: Any, path: Path) -> Any:
-    if _value_equal(ours, live, path):
-        return ours
-    if isinstance(ours, dict) and isinstance(live, dict):
-        return _narrow_map(ours, live, path)
-    if isinstance(ours, list) and isinstance(live, list) and (keys := merge_keys(ours, path)):
+def _narrow_list(ours: list[Any], live: list[Any], path: Path) -> list[Any]:
+    if path in _SETS:
+        return ours if set(map(identity_of, ours)) <= set(map(identity_of, live)) else live
+    if keys := merge_keys(ours, path):  # what others added to the list does not count
         places = {id(item): place for item, _, place in UnclaimedItems(live).claim_all(ours, keys)}
         found = [(item, places[id(item)]) for item in ours]
-        return [_narrow_map(item, live[place], path) for item, place in found if place is not None]
-    return live
+        kept = [_narrow(item, live[place], path) for item, place in found if place is not None]
+        return ours if len(kept) == len(ours) and all(map(is_, kept, ours)) else kept
+    pairs = zip(ours, live, strict=False)
+    is_same = len(ours) == len(live) and all(_narrow(item, other, path) is item for item, other in pairs)
+    return ours if is_same else live
 
 
 def _grown(node: Mapping[str, Any], value: Any) -> Mapping[str, Any]:
@@ -425,16 +425,19 @@ def identity_of(value: Any) -> Hashable:
     return isinstance(value, bool), value
 
 
+_Values: TypeAlias = tuple[Hashable, ...]
+
+
 class UnclaimedItems:
     """The items of a list, each of which is claimed once by some of its fields. The work is linear in their number.
 
     Args:
-        items: mappings; others are never found.
+        items: mappings; others are never found. A key that one lacks is what `DEFAULT_KEYS` says.
     """
 
     def __init__(self, items: Sequence[Any]) -> None:
         self._items, self._claimed = items, [False] * len(items)
-        self._places: dict[tuple[str, ...], dict[tuple[Hashable, ...], list[int]]] = {}
+        self._places: dict[tuple[str, ...], dict[_Values, list[int]]] = {}
 
     def claim(self, fields: Mapping[str, Any]) -> int | None:
         """Return the index of the first item that has these fields and is not claimed yet."""
@@ -443,7 +446,7 @@ class UnclaimedItems:
             return None
         if names not in self._places:
             self._places[names] = self._sort(names)
-        places = self._places[names].get(tuple(identity_of(fields[name]) for name in names), [])
+        places = self._places[names].get(_values(fields, names), [])
         while places:
             place = places.pop()
             if not self._claimed[place]:
@@ -463,46 +466,68 @@ class UnclaimedItems:
             own_keys = {name: item[name] for name in keys if name in item}
             yield item, own_keys, self.claim(own_keys)
 
-    def _sort(self, names: tuple[str, ...]) -> dict[tuple[Hashable, ...], list[int]]:
-        found: dict[tuple[Hashable, ...], list[int]] = {}
+    def _sort(self, names: tuple[str, ...]) -> dict[_Values, list[int]]:
+        found: dict[_Values, list[int]] = {}
         for place in range(len(self._items) - 1, -1, -1):
             item = self._items[place]
             if isinstance(item, dict):
-                found.setdefault(tuple(identity_of(item.get(name)) for name in names), []).append(place)
+                found.setdefault(_values(item, names), []).append(place)
         return found
 
 
-def _map_equal(ours: Mapping[str, Any], live: Mapping[str, Any], path: tuple[str, ...]) -> bool:
-    if path and path[-1] in _ATOMIC_MAPS and live.keys() - ours.keys():
-        return False
-    return all(_value_equal(value, live.get(name), (*path, name)) for name, value in ours.items())
+class Items:
+    """The items of a list, by the keys of names in managedFields that may stand for them: all that an item has agree.
+
+    The work is linear in the number of items, and constant for each name.
+    """
+
+    def __init__(self, items: Sequence[Any]) -> None:
+        self._items = items
+        self._found: dict[tuple[str, ...], dict[tuple[str, ...], dict[_Values, list[int]]]] = {}
+
+    def find(self, keys: Mapping[str, Any]) -> Any:
+        """Return the first item that a name with these keys may stand for; None if there is none."""
+        first = min((places[0] for places in self._places(keys)), default=None)
+        return None if first is None else self._items[first]
+
+    def find_all(self, names: Iterable[Mapping[str, Any]]) -> set[int]:
+        """Return the places of all items that some of these names, given by their keys, may stand for."""
+        found = {id(places): places for keys in names for places in self._places(keys)}
+        return {place for places in found.values() for place in places}
+
+    def _places(self, keys: Mapping[str, Any]) -> Iterator[list[int]]:
+        by_shape = self._sort(tuple(sorted(keys)))
+        return filter(None, (found.get(_values(keys, shape)) for shape, found in by_shape.items()))
+
+    def _sort(self, keys: tuple[str, ...]) -> dict[tuple[str, ...], dict[_Values, list[int]]]:
+        if keys in self._found or len(self._found) == MOST_SHAPES:
+            return self._found.get(keys, {})
+        by_shape = self._found[keys] = {}
+        for place, item in enumerate(self._items):
+            shape = _present(item, keys)
+            if shape and (shape in by_shape or len(by_shape) < MOST_SHAPES):
+                by_shape.setdefault(shape, {}).setdefault(_values(item, shape), []).append(place)
+        return by_shape
 
 
-def _value_equal(ours: Any, live: Any, path: tuple[str, ...]) -> bool:
-    if live is None:
-        return _is_zero(ours)
-    if isinstance(ours, dict):
-        return isinstance(live, dict) and _map_equal(ours, live, path)
-    if isinstance(ours, list):
-        return isinstance(live, list) and _list_equal(ours, live, path)
-    return _same(ours, live) or (_is_quantity(path) and _quantities_equal(ours, live))
+def _present(item: Any, keys: Sequence[str]) -> tuple[str, ...]:
+    has_any = isinstance(item, dict) and any(key in item for key in keys)
+    return tuple(key for key in keys if key in item or key in DEFAULT_KEYS) if has_any else ()
+
+
+def _values(item: Mapping[str, Any], keys: Sequence[str]) -> _Values:
+    return tuple(identity_of(item.get(key, DEFAULT_KEYS.get(key))) for key in keys)
+
+
+def item_step(keys: Mapping[str, Any]) -> str:
+    """Return the step of a managedFields tree that stands for the item with these keys."""
+    return f"k:{json.dumps(keys, sort_keys=True, separators=(',', ':'))}"
 
 
 def _is_zero(value: Any) -> bool:
     if isinstance(value, dict):
         return all(_is_zero(item) for item in value.values())
     return not value
-
-
-def _list_equal(ours: list[Any], live: list[Any], path: tuple[str, ...]) -> bool:
-    if path in _SETS:
-        return set(map(identity_of, ours)) <= set(map(identity_of, live))
-    keys = merge_keys(ours, path)
-    if keys:
-        return _keyed_lists_equal(ours, live, path, keys)
-    return len(ours) == len(live) and all(
-        _value_equal(item, other, path) for item, other in zip(ours, live, strict=True)
-    )
 
 
 def merge_keys(items: Sequence[Any], path: tuple[str, ...]) -> tuple[str, ...]:
@@ -518,12 +543,6 @@ def merge_keys(items: Sequence[Any], path: tuple[str, ...]) -> tuple[str, ...]:
     if path[-1] == "ports" and not keys:
         keys = _CONTAINER_PORT_KEYS
     return keys if keys and all(isinstance(item, dict) and keys[0] in item for item in items) else ()
-
-
-def _keyed_lists_equal(ours: list[Any], live: list[Any], path: tuple[str, ...], keys: tuple[str, ...]) -> bool:
-    # What others added to the list does not count.
-    claimed = UnclaimedItems(live).claim_all(ours, keys)
-    return all(match is not None and _map_equal(item, live[match], path) for item, _, match in claimed)
 
 
 def _same(left: Any, right: Any) -> bool:

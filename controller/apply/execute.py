@@ -54,7 +54,7 @@ from rukpak.controller.apply.sender import Sender, waiting_for
 from rukpak.controller.apply.targets import NO_LOSSES, Target
 from rukpak.controller.content.limits import some
 from rukpak.controller.formats.objects import ObjectKey
-from rukpak.controller.kube.client import ApiError, Client, User
+from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.resources import CLUSTER_ROLES, RBAC, ROLES, Resource
 from rukpak.controller.observe.health.rules import STATUS_NOT_REPORTED
@@ -68,6 +68,8 @@ MAX_QUESTIONS = 1000
 """For one refusal. The next one, once these rights are granted, reports the others."""
 _MOST_RIGHTS = 20 * MAX_QUESTIONS
 """That are looked at for the questions: rules may repeat rights."""
+Items = list[tuple[Task, Resource]]
+"""Tasks, and the resources that serve their objects."""
 _ROLES = {each.kind: each for each in (ROLES, CLUSTER_ROLES)}
 _REVIEW = "review of rights"
 
@@ -162,7 +164,7 @@ class Applier:
         attempt = f"{options.user.name} {options.wanted.revision} {options.spec_version}"
         if held := options.retries.holding(_REVIEW, attempt):
             return held
-        lack = self._reviewer.lack(self._applied(options), options, options.user)
+        lack = self._reviewer.lack(self._applied(options), options)
         if lack:
             options.retries.failed(_REVIEW, attempt, lack)
         else:
@@ -180,7 +182,7 @@ class Applier:
         Raises: ApiError if discovery does not answer; CancelledError after `stop`.
         """
         items = self._applied(options)
-        lack = self._reviewer.lack(items, options, options.user) if options.user else None
+        lack = self._reviewer.lack(items, options)
         upgraded = [item for item in items if item[0].key[:2] == CRD and item[0].key in changed]
         unsafe = self.pool.run(lambda item: self._judge_upgrade(*item, options), upgraded, options.user)
         return [error for error in (lack, *unsafe) if error]
@@ -213,7 +215,7 @@ class Applier:
 
     def _run_step(self, step: Step, options: ApplyOptions, results: StepResults) -> list[Outcome]:
         held: list[Outcome] = []
-        ready: list[tuple[Task, Resource]] = []
+        ready: Items = []
         for task in step.tasks:
             outcome = self._held(task, step, options, results)
             resource = None if outcome else self._find_resource(task.target, options)
@@ -230,7 +232,7 @@ class Applier:
         done = self._carry_out(ready, options)
         return held + spared + done + self._repair_meanwhile(step, options, results)
 
-    def _carry_out(self, items: list[tuple[Task, Resource]], options: ApplyOptions) -> list[Outcome]:
+    def _carry_out(self, items: Items, options: ApplyOptions) -> list[Outcome]:
         # What was refused is tried again if another object may have given up what it needs.
         sent = self.pool.run(lambda item: self._sender.carry_out(*item, options), items, options.user)
         written = {outcome.task.target.key[:2] for outcome in sent if outcome.record and not outcome.error}
@@ -277,28 +279,21 @@ class Applier:
             return replace(defined, version=target.kind.version)
         return self._discovery.resource(target.kind)
 
-    def _spare(
-        self, items: list[tuple[Task, Resource]], options: ApplyOptions
-    ) -> tuple[list[Outcome], list[tuple[Task, Resource]]]:
-        changed = (
-            []
-            if options.repairs
-            else [item for item in items if is_drift(item[0], options, installed=options.installed)]
-        )
-        explanations = self._explanations(changed, options)
-        keys = {task.target.key for task, _ in changed}
-        pairs = zip(changed, explanations, strict=True)
+    def _spare(self, items: Items, options: ApplyOptions) -> tuple[list[Outcome], Items]:
+        if options.repairs:
+            return [], items
+        changed = [item for item in items if is_drift(item[0], options, installed=options.installed)]
+        pairs = zip(changed, self._explanations(changed, options), strict=True)
         spared = [Outcome(task=task, spared=True, drift=drift) for (task, _), drift in pairs]
+        keys = {task.target.key for task, _ in changed}
         return spared, [item for item in items if item[0].target.key not in keys]
 
-    def _explanations(self, items: list[tuple[Task, Resource]], options: ApplyOptions) -> list[DriftedObject | None]:
+    def _explanations(self, items: Items, options: ApplyOptions) -> list[DriftedObject | None]:
         return self.pool.run(lambda item: self.reader.explain_drift(*item, options), items, options.user)
 
     # reading what the watches do not know
 
-    def _read_unknown(
-        self, items: list[tuple[Task, Resource]], options: ApplyOptions, results: StepResults
-    ) -> list[tuple[Task, Resource]]:
+    def _read_unknown(self, items: Items, options: ApplyOptions, results: StepResults) -> Items:
         unknown = [item for item in items if item[0].action is Action.READ]
         to_read = [(t.target.key, r) for t, r in unknown if not self._is_absent(t.target, results)]
         found = self.reader.read_all(to_read, options.user)
@@ -321,7 +316,7 @@ class Applier:
         is_empty = target.bare and target.manifest["metadata"].keys() == {"name"}
         return key.namespace in results.created_namespaces or (is_empty and self._watches.lacks_namespace(key.name))
 
-    def _compared(self, items: list[tuple[Task, Resource]], options: ApplyOptions) -> list[tuple[Task, Resource]]:
+    def _compared(self, items: Items, options: ApplyOptions) -> Items:
         to_compare = [item for item in items if item[0].action is Action.COMPARE]
         same = self.reader.compare(to_compare, options) if to_compare else {}
 
@@ -501,15 +496,13 @@ class AccessReviewer:
         lacked = set(needed) - self._held(client, options, needed)
         return list(dict.fromkeys(to_ask_for for right, to_ask_for in some if right in lacked))
 
-    def lack(
-        self, items: Sequence[tuple[Target, Resource]], options: ApplyOptions, user: User
-    ) -> LackOfRightsError | None:
+    def lack(self, items: Sequence[tuple[Target, Resource]], options: ApplyOptions) -> LackOfRightsError | None:
         """Return all rights that an account lacks if it could not repair the objects; None if it could.
 
         Raises: CancelledError if the pool was stopped.
         """
-        missing = self.missing_to_repair(items, options)
-        return lack_of(missing, user.name, options.owner.name) if missing else None
+        missing = self.missing_to_repair(items, options) if options.user else []
+        return lack_of(missing, options.user.name, options.owner.name) if options.user and missing else None
 
     def missing_to_repair(self, items: Sequence[tuple[Target, Resource]], options: ApplyOptions) -> list[RbacRight]:
         """Return all rights that an account lacks if it could not repair the objects; none if it could.
@@ -566,14 +559,12 @@ def _question(right: RbacRight) -> dict[str, Any]:
     return {"resourceAttributes": {name: value for name, value in attributes.items() if value}}
 
 
-def refuse_unheld(
-    items: Sequence[tuple[Task, Resource]], options: ApplyOptions, reviewer: AccessReviewer
-) -> list[tuple[Task, Resource]]:
+def refuse_unheld(items: Items, options: ApplyOptions, reviewer: AccessReviewer) -> Items:
     """Return tasks with those refused that take over objects which the giver's account may not apply.
 
     Raises: CancelledError if the pool was stopped.
     """
-    found = list(items)
+    found = items
     for giver in options.hand_over.givers.values():
         taken = [item for item in found if _is_taken_from(item[0], giver)]
         if not taken or giver.user in (None, options.user):

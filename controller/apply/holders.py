@@ -11,6 +11,7 @@ Not here: deleting holders and trying again (sender.py), and whether a refusal m
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -181,10 +182,6 @@ class Trials:
             except ApiError:
                 continue
         return []
-
-    def describe_allocated(self, body: Mapping[str, Any], wanted: Container[ObjectKey]) -> str:
-        """Return which Service has a port or address that another one needs, and what to do; see `find_allocated`."""
-        return find_allocated(body, self.key, self.list_services(), wanted)
 
     def _path(self, key: ObjectKey) -> str:
         return self.resource.path(key.namespace, key.name)
@@ -386,14 +383,12 @@ def find_replaced(wanted: TargetSet, before: TargetSet | None) -> dict[ObjectKey
         wanted: the targets of the wanted revision.
         before: those of the revision before.
     """
-    found: dict[ObjectKey, set[ObjectKey]] = {}
+    found: dict[ObjectKey, set[ObjectKey]] = defaultdict(set)
     for target in wanted.targets:
-        if names.REPLACES in (target.manifest["metadata"].get("annotations") or {}):
-            found.setdefault(target.key, set()).update(read_replaced(target.manifest, target.key))
+        found[target.key].update(read_replaced(target.manifest, target.key))
     for target in before.targets if before else ():
-        if names.REPLACES in (target.manifest["metadata"].get("annotations") or {}):
-            for key in read_replaced(target.manifest, target.key):
-                found.setdefault(key, set()).add(target.key)
+        for key in read_replaced(target.manifest, target.key):
+            found[key].add(target.key)
     dropped = {key: frozenset(each for each in keys if each not in wanted.by_key) for key, keys in found.items()}
     return {key: keys for key, keys in dropped.items() if keys and key in wanted.by_key}
 

@@ -12,7 +12,7 @@ the deadline has failed, but is left running: if it succeeds after all, what wai
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from http import HTTPStatus
@@ -22,12 +22,14 @@ from rukpak.api import names
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller import untrusted
+from rukpak.controller.apply.ledger import Left
 from rukpak.controller.apply.ownership import Owner, applied_digest
+from rukpak.controller.apply.plan import Options
 from rukpak.controller.apply.removal import Removal
 from rukpak.controller.apply.replies import ApplyFailure, Recovery, classify
 from rukpak.controller.building.revision import Revision
 from rukpak.controller.formats.objects import ObjectKey
-from rukpak.controller.kube.client import Client, User
+from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import ApiError, attempt
 from rukpak.controller.kube.resources import NAMESPACES, GroupVersionKind, Resource
@@ -40,7 +42,6 @@ from rukpak.controller.observe.health.verdict import Context, State, Subject, Ve
 from rukpak.controller.observe.kinds import ManagedObjects
 from rukpak.controller.observe.progress import Explain, HealthTracker
 from rukpak.controller.observe.records import Record, key_of, project
-from rukpak.controller.retries import Retries
 from rukpak.controller.untrusted import integer, mapping, mappings, strings, text
 
 BEFORE_CREATION, SUCCEEDED, FAILED = "before-hook-creation", "hook-succeeded", "hook-failed"
@@ -223,13 +224,10 @@ def _job(job: Subject) -> HookStatus:
 
 
 def _pod(status: Mapping[str, Any]) -> HookStatus:
-    match status.get("phase"):
-        case "Succeeded":
-            return HookStatus(HookState.SUCCEEDED)
-        case "Failed":
-            return HookStatus(HookState.FAILED, text(status, "reason") or "PodFailed")
-        case _:
-            return HookStatus(HookState.RUNNING)
+    phase = status.get("phase")
+    if phase == "Failed":
+        return HookStatus(HookState.FAILED, text(status, "reason") or "PodFailed")
+    return HookStatus(HookState.SUCCEEDED if phase == "Succeeded" else HookState.RUNNING)
 
 
 @dataclass(slots=True)
@@ -238,20 +236,20 @@ class HookProgress:
 
     done: set[str] = field(default_factory=set)
     """Completed runs, and completed hooks of the current run: their objects may be deleted."""
-    running: dict[str, Record] = field(default_factory=dict)
-    """By run and UID, the running hooks: only a new version is read, and its failure is news."""
+    running: set[str] = field(default_factory=set)
+    """By run and UID, the hooks that were seen running: their failure is news."""
     health: HealthTracker = field(default_factory=HealthTracker)
     """Running hooks: since when they count to the deadline."""
     next_change: float | None = None
     """Seconds after the pass until that may change without an event; None for never."""
-    awaited: Record | None = None
-    """The hook of another revision that the next one waits for: it has started."""
+    started: set[str] = field(default_factory=set)
+    """UIDs of hooks of other revisions that are known to have started: their pods are not listed again."""
     late: set[str] = field(default_factory=set)
     """UIDs of hooks that run beyond the deadline and were reported."""
     remaining: set[str] = field(default_factory=set)
     """By run, hooks that are done and that could not be deleted."""
-    read: dict[ObjectKey, dict[str, Any]] = field(default_factory=dict)
-    """Objects of hooks as `tidy` has read them last."""
+    read: dict[ObjectKey, dict[str, Any] | None] = field(default_factory=dict)
+    """Objects of hooks as they were read last: only a new version is read again."""
     reported: set[ObjectKey] = field(default_factory=set)
     """Running hooks of other revisions that an Event has reported."""
     contested: Contested | None = None
@@ -259,35 +257,15 @@ class HookProgress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HookOptions:
-    """The BundleDeployment that hooks are run for, and its rules."""
+class HookOptions(Options):
+    """One BundleDeployment whose hooks are run."""
 
-    owner: Owner
-    spec_version: str
-    """Generation and reconcile-requested-at: a new one retries every failure immediately."""
-    user: User | None
-    """The account that creates, reads and deletes them; None: the controller."""
-    collision_protection: str
     install_namespace: Mapping[str, Any]
     """Created if a hook needs it and it does not exist."""
-    proceed: Callable[[], bool]
-    """False once the BundleDeployment is paused or changed: then nothing more is sent."""
     progress: HookProgress
-    retries: Retries = field(default_factory=Retries)
     deadline: float
     """`spec.progressDeadline` in seconds."""
-    conceals: bool = False
-    """Whether no text of a hook may be shown with a refusal, since values of Secrets were rendered."""
     explain: Explain
-    confirm: Callable[[], None] = lambda: None
-    """See ApplyOptions."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """What the health of a hook is compared with: itself, since nothing repairs it."""
-
-    digest: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -361,20 +339,15 @@ class HookRunner:
     ) -> list[tuple[PlannedHook, dict[str, Any]]]:
         found, seen, progress = [], self._objects.of(options.owner.name), options.progress
         for hook in hooks:
-            record, known = seen.get(hook.key), progress.read.get(hook.key)
             resource = self._discovery.resource(hook.kind)
-            is_possible = record or self._objects.is_forbidden(hook.key.group, hook.key.kind)
+            is_possible = hook.key in seen or self._objects.is_forbidden(hook.key.group, hook.key.kind)
             if resource is None or not (is_possible or f"{hook.run} {hook.key}" in progress.remaining):
                 continue
-            is_same = record and known and known["metadata"]["resourceVersion"] == record.resource_version
-            live = known if is_same else None
             try:
-                live = live or self._read(hook, resource, options)
+                live = self._read_changed(hook, resource, options)
             except ApiError as error:
                 failures.append(Removal(record=Record(key=hook.key), error=_to_problem(error, hook, options)))
                 continue
-            if live is not None:
-                progress.read[hook.key] = live
             if live is not None and is_of_run(live, hook, options.owner):
                 found.append((hook, live))
         return found
@@ -408,10 +381,8 @@ class HookRunner:
         if resource is None:
             message = f"{hook}: the cluster does not serve {hook.kind}; install its API"
             return BundleError(Reason.KIND_NOT_SERVED, message)
-        if error := self._await_unchanged(hook, options):
-            return error
-        live = self._read(hook, resource, options)
-        options.progress.contested = options.progress.awaited = None
+        live = self._read_changed(hook, resource, options)
+        options.progress.contested = None
         if live is not None and not _stands(live, hook, options):
             if error := self._delete_earlier(hook, resource, live, options):
                 record = project(live, hook.key.group, hook.key.kind)
@@ -424,23 +395,12 @@ class HookRunner:
             live = self._create(hook, resource, options)
         return self._judge(hook, live, options)
 
-    def _await_unchanged(self, hook: PlannedHook, options: HookOptions) -> BundleError | None:
-        seen, progress = self._objects.of(options.owner.name).get(hook.key), options.progress
-        if seen is None:
-            return None
-        known = progress.running.get(_id_of(hook, seen.uid))
-        if known and known.resource_version == seen.resource_version:
-            return self._await(hook, known, options)
-        other = progress.awaited
-        is_known = other and (other.uid, other.resource_version) == (seen.uid, seen.resource_version)
-        return self._await_other(hook, other, options) if other and is_known else None
-
     def _judge(self, hook: PlannedHook, live: dict[str, Any], options: HookOptions) -> BundleError | None:
         status, identity = assess(live, hook.key), _id_of(hook, live["metadata"]["uid"])
         if status.state is HookState.RUNNING:
-            record = options.progress.running[identity] = make_running_record(live, hook.key)
-            return self._await(hook, record, options)
-        options.progress.running.pop(identity, None)
+            options.progress.running.add(identity)
+            return self._await(hook, make_running_record(live, hook.key), options)
+        options.progress.running.discard(identity)
         if status.state is HookState.SUCCEEDED:
             return None
         verdict, cause = self._explain(hook, live), status.message
@@ -458,13 +418,8 @@ class HookRunner:
         return BundleError(Reason.HOOK_FAILED, f"{hook} failed ({cause}); {remedy}")
 
     def _explain(self, hook: PlannedHook, live: dict[str, Any]) -> Verdict | None:
-        if hook.key.kind == "Pod":
-            return explain([live])
-        try:
-            return explain(list_pods(self._client, make_running_record(live, hook.key), FEW_PODS))
-        except ApiError as error:
-            log.debug("pods of a hook not read", extra={"object": str(hook.key), "reply": str(error)})
-            return None
+        pods = self._read_pods(hook, live, FEW_PODS)
+        return None if pods is None else explain(pods)
 
     def _await(self, hook: PlannedHook, record: Record, options: HookOptions) -> BundleError:
         verdict = _time(hook, record, options)
@@ -495,14 +450,16 @@ class HookRunner:
         is_earlier = is_a_hook(live, options.owner) and not is_of_run(live, hook, options.owner)
         is_unstarted = False
         if is_earlier and not is_deleting and assess(live, hook.key).state is HookState.RUNNING:
-            is_unstarted = not self._has_started(hook, live)
-            record = make_running_record(live, hook.key)
-            if not is_unstarted and (error := self._await_other(hook, record, options)):
-                options.progress.awaited = record
-                return error
+            record, started = make_running_record(live, hook.key), options.progress.started
+            is_unstarted = record.uid not in started and not self._has_started(hook, live)
+            if not is_unstarted:
+                started.add(record.uid)
+                if error := self._await_other(hook, record, options):
+                    return error
         if (BEFORE_CREATION in hook.delete_policies or is_unstarted) and not is_deleting:
             client = self._client.acting_as(options.user)
             client.delete(_path(hook, resource), uid=live["metadata"]["uid"])
+            options.progress.read.pop(hook.key, None)  # the watches may show it for a moment
             is_deleting = self._read(hook, resource, options) is not None
             if not is_deleting:
                 return None
@@ -531,18 +488,31 @@ class HookRunner:
     # requests
 
     def _has_started(self, hook: PlannedHook, live: dict[str, Any]) -> bool:
+        pods = self._read_pods(hook, live, PODS)
+        return pods is None or len(pods) >= PODS or has_started(live, pods)  # there may be more
+
+    def _read_pods(self, hook: PlannedHook, live: dict[str, Any], most: int) -> Sequence[Mapping[str, Any]] | None:
+        if hook.key.kind == "Pod":
+            return [live]
         try:
-            pods = list_pods(self._client, make_running_record(live, hook.key)) if hook.key.kind == "Job" else [live]
+            return list_pods(self._client, make_running_record(live, hook.key), most)
         except ApiError as error:
             log.debug("pods of a hook not read", extra={"object": str(hook.key), "reply": str(error)})
-            return True
-        return len(pods) >= PODS or has_started(live, pods)  # there may be more
+            return None
 
     def _read(self, hook: PlannedHook, resource: Resource, options: HookOptions) -> dict[str, Any] | None:
         client, path = self._client.acting_as(options.user), _path(hook, resource)
         found = attempt(lambda: client.get(path), HTTPStatus.NOT_FOUND)
         value: dict[str, Any] | None = found.value if found else None
         return value
+
+    def _read_changed(self, hook: PlannedHook, resource: Resource, options: HookOptions) -> dict[str, Any] | None:
+        """Read a hook, or return it as it was read last if the watches show no other version."""
+        seen, read = self._objects.of(options.owner.name).get(hook.key), options.progress.read
+        known = read.get(hook.key)
+        if seen is None or known is None or known["metadata"]["resourceVersion"] != seen.resource_version:
+            read[hook.key] = known = self._read(hook, resource, options)
+        return known
 
     def _create(self, hook: PlannedHook, resource: Resource, options: HookOptions) -> dict[str, Any]:
         try:
@@ -571,6 +541,7 @@ class HookRunner:
         if held := options.retries.holding(key, attempt):
             return held
         resource, identity = self._discovery.resource(hook.kind), f"{hook.run} {hook.key}"
+        options.progress.read.pop(hook.key, None)
         try:
             if resource:
                 self._client.acting_as(options.user).delete(_path(hook, resource), uid=uid)
@@ -605,7 +576,7 @@ def _stands(live: dict[str, Any], hook: PlannedHook, options: HookOptions) -> bo
 
 def _time(hook: PlannedHook, record: Record, options: HookOptions) -> Verdict:
     progress = options.progress.health.summarize(
-        {hook.key: _Run(record.applied_digest)},
+        {hook.key: Left(record.applied_digest, record.entry_hash)},  # nothing repairs it: it is compared with itself
         {hook.key: record},
         _id_of(hook, record.uid),
         options.deadline,

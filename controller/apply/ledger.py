@@ -15,9 +15,9 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import starmap, takewhile
+from itertools import islice, starmap, takewhile
 
 from rukpak.controller.apply.drift import MOST_FIELDS, DriftedField, DriftedObject
 from rukpak.controller.content.digests import digest_of
@@ -62,8 +62,8 @@ class MadeWay:
 class _Repair:
     count: int
     at: float
-    fields: tuple[tuple[DriftedField, int], ...] = ()
-    """Fields with how often they were modified, the latest first; a state, such as `DELETED`, counts as one."""
+    fields: Mapping[str, tuple[DriftedField, int]] = field(default_factory=dict)
+    """Fields by path, with how often they were modified, the latest first; a state, such as `DELETED`, is one."""
 
 
 @dataclass(slots=True)
@@ -167,31 +167,30 @@ class Ledger:
     def note_making_way(self, key: ObjectKey, attempt: str, holders: Collection[ObjectKey]) -> None:
         """Record that dropped objects are deleted so that an attempt to apply another one can succeed."""
         self.drop(holders)
-        before = self.made_way.get(key)
-        earlier = before.keys if before and before.attempt == attempt else frozenset()
-        self.made_way[key] = MadeWay(attempt, frozenset(holders) | earlier)
+        before = self.made_way_for(key, attempt)
+        self.made_way[key] = MadeWay(attempt, frozenset(holders) | (before.keys if before else frozenset()))
 
     def note_refusal(self, key: ObjectKey, attempt: str) -> bool:
         """Record that an object is refused although others made way; return whether it may be accepted soon.
 
         Webhooks, policies and quotas may not have noticed yet that the others are gone.
         """
-        made = self.made_way.get(key)
-        if made is None or made.attempt != attempt or made.in_vain:
+        made = self.made_way_for(key, attempt)
+        if made is None or made.in_vain:
             return False
         at = self.clock() if made.refused_at is None else made.refused_at
         self.made_way[key] = replace(made, refused_at=at, in_vain=self.clock() - at >= NOTICED_SECONDS)
         return True
 
-    def others_made_way(self, key: ObjectKey, attempt: str) -> bool:
-        """Whether others were deleted for this attempt to apply an object, which has not succeeded yet."""
+    def made_way_for(self, key: ObjectKey, attempt: str) -> MadeWay | None:
+        """Return what was deleted for this attempt to apply an object, which has not succeeded yet; None if nothing."""
         made = self.made_way.get(key)
-        return made is not None and made.attempt == attempt
+        return made if made and made.attempt == attempt else None
 
     def is_in_vain(self, key: ObjectKey, attempt: str) -> bool:
         """Whether an object was refused for too long although others had made way."""
-        made = self.made_way.get(key)
-        return made is not None and made.attempt == attempt and made.in_vain
+        made = self.made_way_for(key, attempt)
+        return made is not None and made.in_vain
 
     def restored(self) -> set[ObjectKey]:
         """Return the dropped objects that were deleted in vain: they are created again."""
@@ -204,12 +203,10 @@ class Ledger:
     def repaired(self, drift: DriftedObject) -> None:
         """Record a repair: the next one of this object waits longer. Several threads of a pass may call it."""
         before = self._last_repair(drift.key) or _Repair(0, 0.0)
-        counts = {each.path: count for each, count in before.fields}
         modified = drift.fields or ((DriftedField(drift.state),) if drift.state else ())
-        now = {each.path: (each, counts.get(each.path, 0) + 1) for each in modified}
-        earlier = [(each, count) for each, count in before.fields if each.path not in now]
+        now = {each.path: (each, before.fields.get(each.path, (each, 0))[1] + 1) for each in modified}
         self._repairs.pop(drift.key, None)  # to become the newest
-        fields = (*now.values(), *earlier)[:MOST_FIELDS]
+        fields = dict(islice({**now, **before.fields, **now}.items(), MOST_FIELDS))
         self._repairs[drift.key] = _Repair(before.count + 1, self.clock(), fields)
 
     def seconds_to_repair(self, key: ObjectKey) -> float:
@@ -250,8 +247,8 @@ class Ledger:
 
 
 def _describe_conflict(key: ObjectKey, repair: _Repair) -> DriftedObject:
-    again = tuple(each for each, count in repair.fields if count > 1)
-    return DriftedObject(key=key, fields=again or tuple(each for each, _ in repair.fields))
+    again = tuple(each for each, count in repair.fields.values() if count > 1)
+    return DriftedObject(key=key, fields=again or tuple(each for each, _ in repair.fields.values()))
 
 
 def _is_as_left(record: Record | None, left: Left | None) -> bool:

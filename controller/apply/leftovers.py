@@ -15,17 +15,8 @@ from itertools import islice
 from typing import Any
 
 from rukpak.api.v1alpha2.status import LEFT_FIELDS, LEFT_PATH_LENGTH, LEFT_STEPS, LEFT_VALUE_LENGTH, LeftField, Leftover
-from rukpak.controller.apply.drift import MOST_SHAPES, REPLICAS, Path, has_field, identity_of
-from rukpak.controller.apply.trees import (
-    differing,
-    inside,
-    outside,
-    part_at,
-    united_trees,
-    walk,
-    without_path,
-    without_tree,
-)
+from rukpak.controller.apply.drift import REPLICAS, Items, Path, UnclaimedItems, has_field, identity_of, item_step
+from rukpak.controller.apply.trees import differing, inside, outside, split_at, united_trees, walk, without_tree
 from rukpak.controller.content.limits import some, visible
 from rukpak.controller.formats.objects import BUILT_IN_GROUPS, ObjectKey
 from rukpak.controller.observe.records import Entry, Tree, entries_of, fields_of, find_entry, is_passed_on, new_entry
@@ -98,16 +89,20 @@ def adopted_entries(live: Mapping[str, Any], taken: Tree, manager: str, api_vers
     """Return the entries of an object in which ours has what is taken, and earlier managers have none."""
     entries = [entry for entry in entries_of(live) if not is_passed_on(entry)]
     ours = find_entry(entries, manager) or new_entry(manager, api_version)
-    kept = [entry for entry in entries if entry is not ours]
-    fields = united_trees(fields_of(ours), taken)
-    return [*kept, {**ours, "fieldsV1": fields}] if fields else kept
+    return with_fields(entries, ours, united_trees(fields_of(ours), taken))
+
+
+def with_fields(entries: Iterable[Entry], ours: Entry, fields: Tree) -> list[Entry]:
+    """Return entries of which ours has these fields; without ours if there are none."""
+    others = [entry for entry in entries if entry != ours]
+    return [*others, {**ours, "fieldsV1": fields}] if fields else others
 
 
 def _takeable(tree: Tree, body: Mapping[str, Any]) -> Tree:
     # Replicas that the bundle leaves open belong to whoever scales.
     paths = [*_NOT_TAKEN, *(() if has_field(body, REPLICAS) else (REPLICAS,))]
     for path in paths:
-        tree = without_path(tree, path)
+        _, tree = split_at(tree, path)
     return tree
 
 
@@ -232,40 +227,20 @@ def _left_items(before: Sequence[Any], after: Sequence[Any], live: Sequence[Any]
     shapes = {tuple(sorted(keys)) for keys in named.values()}
     if len(shapes) != 1:
         return {}
-    keys = next(iter(shapes))
-    known = {_key(item, keys): name for name, item in named.items()}
-    olds, news = _ByKeys(before, keys), _ByKeys(after, keys)
+    unclaimed = UnclaimedItems(live)
+    known = {unclaimed.claim(keys): name for name, keys in named.items()}
+    olds, news = Items(before), Items(after)
     found: dict[str, Any] = {}
-    for item in live:
-        old = olds.find(item) if isinstance(item, dict) else None
+    for place, item in enumerate(live):
+        keys = {key: item.get(key) for key in next(iter(shapes))} if isinstance(item, dict) else {}
+        old, new, name = olds.find(keys), news.find(keys), known.get(place)
         if old is None:
             continue
-        name, new = known.get(_key(item, keys)), news.find(item)
         if name is None and new is None:
-            shown = {each: item[each] for each in keys if each in item}
-            found[f"k:{json.dumps(shown, sort_keys=True, separators=(',', ':'))}"] = {".": {}}
+            found[item_step({key: value for key, value in keys.items() if key in item})] = {".": {}}
         elif name and (below := _left(old, new or {}, item, owned[name])):
             found[name] = below
     return found
-
-
-class _ByKeys:
-    """The items of a list, found by those of the keys that each of them sets: the others have been defaulted."""
-
-    def __init__(self, items: Sequence[Any], keys: Sequence[str]) -> None:
-        self._found: dict[tuple[str, ...], dict[tuple[Any, ...], Mapping[str, Any]]] = {}
-        for item in items:
-            shape = tuple(key for key in keys if key in item) if isinstance(item, dict) else ()
-            if shape and (shape in self._found or len(self._found) < MOST_SHAPES):
-                self._found.setdefault(shape, {}).setdefault(_key(item, shape), item)
-
-    def find(self, item: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the item that stands for one on the cluster."""
-        return next((found for shape, by_key in self._found.items() if (found := by_key.get(_key(item, shape)))), None)
-
-
-def _key(item: Mapping[str, Any], keys: Iterable[str]) -> tuple[Any, ...]:
-    return tuple(identity_of(item.get(key)) for key in keys)
 
 
 def _resembles(live: Any, before: Any) -> bool:
@@ -293,8 +268,8 @@ def split_retained(tree: Tree, key: ObjectKey) -> tuple[Tree, Tree]:
     kept: Tree = {}
     rest = tree
     for path in RETAINED.get((key.group, key.kind), ()):
-        if found := part_at(tree, path):
-            kept, rest = united_trees(kept, found), without_path(rest, path)
+        found, rest = split_at(rest, path)
+        kept = united_trees(kept, found)
     return kept, rest
 
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from typing import Any
 
 from rukpak.api import names
-from rukpak.controller.apply.drift import DEFAULT_KEYS, MOST_SHAPES, Path, UnclaimedItems, identity_of, merge_keys
+from rukpak.controller.apply.drift import DEFAULT_KEYS, Items, Path, UnclaimedItems, item_step, merge_keys
 from rukpak.controller.apply.holders import held_by, without_values
-from rukpak.controller.apply.leftovers import LAST_APPLIED, keeps_empty_lists, owned_fields, taken_fields
+from rukpak.controller.apply.leftovers import LAST_APPLIED, keeps_empty_lists, owned_fields, taken_fields, with_fields
 from rukpak.controller.apply.ownership import Owner, is_always_replaced
 from rukpak.controller.apply.trees import differing, outside, pruned, united_trees, unshared, without_tree
 from rukpak.controller.kube.client import ApiError, Client
@@ -50,8 +50,8 @@ def migrate_entries(client: Client, path: str, api_version: str) -> None:
 
     Raises: ApiError.
     """
-    metadata = _read(client, path)
-    _write_entries(client, path, metadata, [{**entry, "apiVersion": api_version} for entry in _entries(metadata)])
+    live = _read(client, path)
+    _write_entries(client, path, live, [{**entry, "apiVersion": api_version} for entry in entries_of(live)])
 
 
 def leave_fields(client: Client, path: str, paths: Iterable[Path], owner: str) -> None:
@@ -65,10 +65,10 @@ def leave_fields(client: Client, path: str, paths: Iterable[Path], owner: str) -
 
     Raises: ApiError; ValueError for a part of an atomic field.
     """
-    metadata = _read(client, path)
-    entries = left_fields({"metadata": metadata}, paths, owner)
+    live = _read(client, path)
+    entries = left_fields(live, paths, owner)
     if entries is not None:
-        _write_entries(client, path, metadata, entries)
+        _write_entries(client, path, live, entries)
 
 
 def take_over_items(
@@ -86,16 +86,15 @@ def take_over_items(
     Returns: whether there are any.
     Raises: ApiError.
     """
-    metadata = metadata or _read(client, path)
-    if entry_of({"metadata": metadata}, manager) is None:
+    live = {"metadata": metadata} if metadata else _read(client, path)
+    if entry_of(live, manager) is None:
         live = client.get(path).value
-        metadata, entries = live["metadata"], claimed_items(live, body, manager)
+        entries = claimed_items(live, body, manager)
     else:
-        entries = moved_items({"metadata": metadata}, body, manager)
-    if entries is None:
-        return False
-    _write_entries(client, path, metadata, entries)
-    return True
+        entries = moved_items(live, body, manager)
+    if entries is not None:
+        _write_entries(client, path, live, entries)
+    return entries is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,8 +127,7 @@ def take_over_fields(
     entries = claimed_fields(live, body, manager, fields)
     if entries is None:
         return None
-    metadata = _write_entries(client, path, live["metadata"], entries)
-    return Replaced(before=_entries(live["metadata"]), after=_entries(metadata))
+    return Replaced(before=entries_of(live), after=entries_of(_write_entries(client, path, live, entries)))
 
 
 def give_back(client: Client, path: str, replaced: Replaced) -> str:
@@ -137,10 +135,10 @@ def give_back(client: Client, path: str, replaced: Replaced) -> str:
 
     Raises: ApiError.
     """
-    metadata = _read(client, path)
-    if _entries(metadata) == replaced.after:
-        metadata = _write_entries(client, path, metadata, replaced.before)
-    version: str = metadata["resourceVersion"]
+    live = _read(client, path)
+    if entries_of(live) == replaced.after:
+        live = _write_entries(client, path, live, replaced.before)
+    version: str = live["metadata"]["resourceVersion"]
     return version
 
 
@@ -164,12 +162,10 @@ def take_over_entries(
     """
     path = resource.path(record.key.namespace, record.key.name)
     live = client.get(path).value
-    entries = inherited_entries(live["metadata"], record, owner.name, resource.api_version)
+    entries = inherited_entries(live, record, owner.name, resource.api_version)
     entries = left_fields({"metadata": {"managedFields": entries}}, paths, owner.name) or entries
-    patch: dict[str, Any] = {"resourceVersion": record.resource_version, "managedFields": entries}
-    if entries == entries_of(live):
-        return {**live, "metadata": {**live["metadata"], "resourceVersion": record.resource_version}}
-    return {**live, "metadata": client.merge_patch(path, {"metadata": patch}, metadata=True).value["metadata"]}
+    judged = {**live, "metadata": {**live["metadata"], "resourceVersion": record.resource_version}}
+    return judged if entries == entries_of(live) else _write_entries(client, path, judged, entries)
 
 
 def claim(client: Client, path: str, value: Mapping[str, Any], manager: str, fields: Tree) -> Mapping[str, Any]:
@@ -185,11 +181,9 @@ def claim(client: Client, path: str, value: Mapping[str, Any], manager: str, fie
     Returns: the object after that.
     Raises: ApiError; a 409 if the object has changed since.
     """
-    entries = [
-        {**entry, "fieldsV1": united_trees(fields_of(entry), fields)} if entry is entry_of(value, manager) else entry
-        for entry in entries_of(value)
-    ]
-    return {**value, "metadata": _write_entries(client, path, value["metadata"], entries)}
+    ours = entry_of(value, manager) or new_entry(manager, value["apiVersion"])
+    entries = with_fields(entries_of(value), ours, united_trees(fields_of(ours), fields))
+    return _write_entries(client, path, value, entries)
 
 
 def disclaim(client: Client, path: str, manager: str, fields: Tree) -> None:
@@ -197,13 +191,10 @@ def disclaim(client: Client, path: str, manager: str, fields: Tree) -> None:
 
     Raises: ApiError.
     """
-    metadata = _read(client, path)
-    ours = entry_of({"metadata": metadata}, manager)
-    entries = [
-        {**entry, "fieldsV1": without_tree(fields_of(entry), fields)} if entry == ours else entry
-        for entry in _entries(metadata)
-    ]
-    _write_entries(client, path, metadata, [entry for entry in entries if entry != ours or entry["fieldsV1"]])
+    live = _read(client, path)
+    if ours := entry_of(live, manager):
+        entries = with_fields(entries_of(live), ours, without_tree(fields_of(ours), fields))
+        _write_entries(client, path, live, entries)
 
 
 class Probe:
@@ -319,38 +310,38 @@ def _emptied(live: Any, body: Any, ours: Tree, pointer: str) -> Iterator[tuple[s
 
 
 def drop_replaced_entries(
-    client: Client, path: str, metadata: Mapping[str, Any], owner: str, *, adopted: bool, leaves: bool
-) -> Any:
+    client: Client, path: str, live: Mapping[str, Any], owner: str, *, adopted: bool, leaves: bool
+) -> Mapping[str, Any]:
     """Remove entries that would keep fields which we drop later, and annotations of an adopted object, in one write.
 
     Args:
         client: sends.
         path: of the object.
-        metadata: of the reply to our apply.
+        live: the object, as the reply to our apply has it.
         owner: name of the BundleDeployment.
         adopted: whether the object had another owner, whose entries are replaced.
         leaves: whether it has ignored fields, which the initial manager keeps.
 
-    Returns: the metadata after that.
+    Returns: the object after that.
     Raises: ApiError.
     """
-    entries = _entries(metadata)
+    entries = entries_of(live)
     kept = [entry for entry in entries if not _is_replaced(entry, owner, adopted=adopted, leaves=leaves)]
-    found = metadata.get("annotations") or {}
+    found = live["metadata"].get("annotations") or {}
     dropped = dict.fromkeys(name for name in _ANNOTATIONS if adopted and name in found)
     if len(kept) == len(entries) and not dropped:
-        return metadata
-    return _write_entries(client, path, metadata, kept, annotations=dropped)
+        return live
+    return _write_entries(client, path, live, kept, annotations=dropped)
 
 
-def inherited_entries(metadata: Mapping[str, Any], record: Record, owner: str, api_version: str) -> list[Entry]:
+def inherited_entries(live: Mapping[str, Any], record: Record, owner: str, api_version: str) -> list[Entry]:
     """Return the entries of an object with those of its owner as ours. Pure.
 
     Ours claims the controller reference alone, whoever else does: our apply without it removes it, and a second
     controller reference would be a 422.
 
     Args:
-        metadata: of the object.
+        live: the object.
         record: the same, as it was judged.
         owner: name of the BundleDeployment that takes it over.
         api_version: of the object, for an entry if all were wiped.
@@ -360,10 +351,11 @@ def inherited_entries(metadata: Mapping[str, Any], record: Record, owner: str, a
         names.initial_field_manager(record.owner): names.initial_field_manager(owner),
     }
     ours |= {manager: manager for manager in ours.values()}
-    claim = _reference_field(record.controller_uid) if record.controller_uid else {}
+    reference = item_step({"uid": record.controller_uid})
+    claim: Tree = {"f:metadata": {"f:ownerReferences": {reference: {}}}} if record.controller_uid else {}
     inherited: dict[str, Entry] = {}
     others: list[Entry] = []
-    for entry in _entries(metadata):
+    for entry in entries_of(live):
         fields = without_tree(fields_of(entry), claim)
         if entry.get("manager") in ours and not entry.get("subresource"):
             manager = ours[entry["manager"]]
@@ -377,10 +369,6 @@ def inherited_entries(metadata: Mapping[str, Any], record: Record, owner: str, a
         entry = inherited.get(manager, new_entry(manager, api_version))
         inherited[manager] = {**entry, "fieldsV1": united_trees(fields_of(entry), claim)}
     return [*inherited.values(), *others]
-
-
-def _reference_field(uid: str) -> Tree:
-    return {"f:metadata": {"f:ownerReferences": {f"k:{json.dumps({'uid': uid}, separators=(',', ':'))}": {}}}}
 
 
 def has_keyed_items(value: Any) -> bool:
@@ -401,7 +389,7 @@ def moved_items(manifest: Mapping[str, Any], body: Mapping[str, Any], manager: s
     before = fields = fields_of(ours)
     entries: list[Entry] = []
     found = False
-    for entry in _entries(manifest["metadata"]):
+    for entry in entries_of(manifest):
         theirs = fields_of(entry)
         strays = _strays(before, theirs, body) if _is_update(entry, ours) else {}
         if not strays:
@@ -428,7 +416,7 @@ def left_fields(manifest: Mapping[str, Any], paths: Iterable[Path], owner: str) 
         return None
     initial = entry_of(manifest, names.initial_field_manager(owner))
     before = fields_of(initial)
-    kept = [entry for entry in _entries(manifest["metadata"]) if entry not in (ours, initial)]
+    kept = [entry for entry in entries_of(manifest) if entry not in (ours, initial)]
     theirs = {**ours, "manager": names.initial_field_manager(owner), "fieldsV1": united_trees(before, moved)}
     return [*kept, {**ours, "fieldsV1": without_tree(claimed, moved)}, theirs]
 
@@ -441,7 +429,7 @@ def claimed_items(live: Mapping[str, Any], body: Mapping[str, Any], manager: str
     strays = _strays_by_value(body, live, ())
     if not strays:
         return None
-    return [*_entries(live["metadata"]), {**new_entry(manager, body["apiVersion"]), "fieldsV1": strays}]
+    return [*entries_of(live), {**new_entry(manager, body["apiVersion"]), "fieldsV1": strays}]
 
 
 def claimed_fields(
@@ -458,7 +446,7 @@ def claimed_fields(
         manager: our field manager.
         fields: that the server refuses, as in the causes of its reply.
     """
-    entries = _entries(live["metadata"])
+    entries = entries_of(live)
     others = [entry for entry in entries if entry.get("operation") == "Apply" and entry.get("manager") != manager]
     known = owned_fields(entries)
     found: Tree = {}
@@ -466,7 +454,7 @@ def claimed_fields(
         if steps and steps[0] not in ("metadata", "status", "apiVersion", "kind"):
             found = united_trees(found, _in_the_way(steps, body, live, known))
     for entry in others:
-        found = _unapplied(found, fields_of(entry))
+        found = unshared(found, fields_of(entry))
     if not found:
         return None
     ours = entry_of(live, manager) or new_entry(manager, body["apiVersion"])
@@ -515,21 +503,11 @@ def _in_the_way(steps: Sequence[str | int], ours: Any, live: Any, known: Tree) -
 
 
 def _paired(ours: list[Any], live: list[Any], known: Tree) -> Iterator[tuple[str, Any, int]]:
-    by_name, unclaimed = _Items(ours), UnclaimedItems(live)
-    for name in filter(_is_item_name, known):
-        item, place = by_name.find(name), unclaimed.claim(_keys_in(name))
+    items, unclaimed = Items(ours), UnclaimedItems(live)
+    for name, keys in _names_in(known):
+        item, place = items.find(keys), unclaimed.claim(keys)
         if item is not None and place is not None:
             yield name, item, place
-
-
-def _unapplied(tree: Tree, applied: Tree) -> Tree:
-    rest: dict[str, Any] = {}
-    for name, child in tree.items():
-        if name not in applied:
-            rest[name] = child
-        elif child and (left := _unapplied(child, applied[name])):
-            rest[name] = left
-    return rest
 
 
 def _strays_by_value(ours: Any, live: Any, path: Path) -> Tree:
@@ -542,22 +520,17 @@ def _strays_by_value(ours: Any, live: Any, path: Path) -> Tree:
 
 
 def _stray_items_by_value(ours: list[Any], live: list[Any], path: Path, keys: Sequence[str]) -> Tree:
-    names_of = [(_item_name(item, keys), item) for item in live if isinstance(item, dict)]
-    found, by_name = _Names(name for name, _ in names_of), _Items(ours)
-    lost = not all(map(found.have, ours))
+    found = [({key: item[key] for key in keys if key in item}, item) for item in live if isinstance(item, dict)]
+    items = Items(ours)
+    lost = len(items.find_all(each for each, _ in found)) < len(ours)
     strays: dict[str, Any] = {}
-    for name, there in names_of:
-        item = by_name.find(name)
+    for each, there in found:
+        item = items.find(each)
         if item is None and lost:
-            strays[name] = {".": {}}
+            strays[item_step(each)] = {".": {}}
         elif item is not None and (below := _strays_by_value(item, there, path)):
-            strays[name] = below
+            strays[item_step(each)] = below
     return strays
-
-
-def _item_name(item: Mapping[str, Any], keys: Sequence[str]) -> str:
-    found = {key: item[key] for key in keys if key in item}
-    return f"k:{json.dumps(found, sort_keys=True, separators=(',', ':'))}"
 
 
 def _claimed(tree: Tree, path: Path) -> Tree:
@@ -601,15 +574,14 @@ def _strays(ours: Tree, theirs: Tree, value: Any) -> Tree:
 
 
 def _stray_items(ours: Tree, theirs: Tree, items: Sequence[Mapping[str, Any]]) -> Tree:
-    owned, by_name = _Names(filter(_is_item_name, ours)), _Items(items)
-    lost = {id(item) for item in items if not owned.have(item)}
+    known = Items(items)
+    owned = known.find_all(keys for _, keys in _names_in(ours))
+    lost = {id(item) for place, item in enumerate(items) if place not in owned}
     strays: dict[str, Any] = {}
-    for name, child in theirs.items():
-        if not _is_item_name(name):
-            continue
-        item = by_name.find(name)
+    for name, keys in _names_in(theirs):
+        item, child = known.find(keys), theirs[name]
         # An item with a key of its own that we leave to its default: which that is, only the schema of its kind says.
-        is_another = item is None or (id(item) in lost and not _has_all_keys(name, item))
+        is_another = item is None or (id(item) in lost and not item.keys() | DEFAULT_KEYS.keys() >= keys.keys())
         if is_another and lost and name not in ours:
             strays[name] = child or {".": {}}
         elif item is not None and (below := _strays(ours.get(name, {}), child, item)):
@@ -617,99 +589,22 @@ def _stray_items(ours: Tree, theirs: Tree, items: Sequence[Mapping[str, Any]]) -
     return strays
 
 
-def _is_item_name(name: str) -> bool:
-    return name.startswith("k:")
-
-
-def _keys_in(name: str) -> dict[str, Any]:
-    keys: dict[str, Any] = json.loads(name.removeprefix("k:"))
-    return keys
-
-
-def _has_all_keys(name: str, item: Mapping[str, Any]) -> bool:
-    return all(key in item or key in DEFAULT_KEYS for key in _keys_in(name))
-
-
-_Values = tuple[Hashable, ...]
-
-
-def _present(item: Any, keys: Sequence[str]) -> tuple[str, ...]:
-    has_any = isinstance(item, dict) and any(key in item for key in keys)
-    return tuple(key for key in keys if key in item or key in DEFAULT_KEYS) if has_any else ()
-
-
-def _values(item: Mapping[str, Any], keys: Sequence[str]) -> _Values:
-    return tuple(identity_of(item.get(key, DEFAULT_KEYS.get(key))) for key in keys)
-
-
-class _Items:
-    """The items of a list, by the names of managedFields that may stand for them: all keys that an item has agree.
-
-    The work is linear in the number of items, and constant for each name.
-    """
-
-    def __init__(self, items: Sequence[Any]) -> None:
-        self._items = items
-        self._found: dict[tuple[str, ...], dict[tuple[str, ...], dict[_Values, int]]] = {}
-
-    def find(self, name: str) -> Any:
-        """Return the first item that a name may stand for; None if there is none."""
-        keys = _keys_in(name)
-        by_shape = self._sort(tuple(sorted(keys)))
-        places = (found.get(_values(keys, shape)) for shape, found in by_shape.items())
-        first = min((place for place in places if place is not None), default=None)
-        return None if first is None else self._items[first]
-
-    def _sort(self, keys: tuple[str, ...]) -> dict[tuple[str, ...], dict[_Values, int]]:
-        if keys in self._found or len(self._found) == MOST_SHAPES:
-            return self._found.get(keys, {})
-        by_shape = self._found[keys] = {}
-        for place, item in enumerate(self._items):
-            shape = _present(item, keys)
-            if shape and (shape in by_shape or len(by_shape) < MOST_SHAPES):
-                by_shape.setdefault(shape, {}).setdefault(_values(item, shape), place)
-        return by_shape
-
-
-class _Names:
-    """The names that managedFields have for the items of a list; linear work, as that of `_Items`."""
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self._by_keys: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-        for keys in map(_keys_in, names):
-            if (order := tuple(sorted(keys))) in self._by_keys or len(self._by_keys) < MOST_SHAPES:
-                self._by_keys.setdefault(order, []).append(keys)
-        self._found: dict[tuple[tuple[str, ...], tuple[str, ...]], set[_Values]] = {}
-
-    def have(self, item: Any) -> bool:
-        """Return whether a name may stand for an item."""
-        return any(
-            _values(item, shape) in self._sort(keys, shape) for keys in self._by_keys if (shape := _present(item, keys))
-        )
-
-    def _sort(self, keys: tuple[str, ...], shape: tuple[str, ...]) -> set[_Values]:
-        if (keys, shape) not in self._found and len(self._found) < MOST_SHAPES:
-            self._found[keys, shape] = {_values(each, shape) for each in self._by_keys[keys]}
-        return self._found.get((keys, shape), set())
-
-
-def _entries(metadata: Mapping[str, Any]) -> list[Entry]:
-    return entries_of({"metadata": metadata})
+def _names_in(tree: Tree) -> Iterator[tuple[str, dict[str, Any]]]:
+    return ((name, json.loads(name[2:])) for name in tree if name.startswith("k:"))
 
 
 def _read(client: Client, path: str) -> Mapping[str, Any]:
-    metadata: Mapping[str, Any] = client.get(path, metadata=True).value["metadata"]
-    return metadata
+    live: Mapping[str, Any] = client.get(path, metadata=True).value
+    return live
 
 
 def _write_entries(
     client: Client,
     path: str,
-    metadata: Mapping[str, Any],
+    live: Mapping[str, Any],
     entries: Iterable[Entry],
     annotations: Mapping[str, None] | None = None,
-) -> Any:
-    patch: dict[str, Any] = {"resourceVersion": metadata["resourceVersion"], "managedFields": list(entries)}
-    if annotations:
-        patch["annotations"] = annotations
-    return client.merge_patch(path, {"metadata": patch}, metadata=True).value["metadata"]
+) -> Mapping[str, Any]:
+    patch = {"resourceVersion": live["metadata"]["resourceVersion"], "managedFields": list(entries)}
+    changed = {"metadata": {**patch, "annotations": annotations} if annotations else patch}
+    return {**live, "metadata": client.merge_patch(path, changed, metadata=True).value["metadata"]}

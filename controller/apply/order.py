@@ -10,17 +10,16 @@ Not here: the requests (removal.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from rukpak.controller.apply.ownership import Owner, has_all_marks, loses_reference
 from rukpak.controller.formats.objects import BUILT_IN_GROUPS, ObjectKey
 from rukpak.controller.kube.resources import RBAC
 from rukpak.controller.observe.records import Record
 
-Item = TypeVar("Item")
 _ADMISSION = "admissionregistration.k8s.io"
 SLOW_AFTER_SECONDS = 5.0
 """After so long status names what a deletion waits for."""
@@ -168,24 +167,10 @@ def teardown_position(key: ObjectKey) -> tuple[bool, Position]:
     return is_custom(key), position_of(key)
 
 
-def teardown_order(items: Iterable[Item], key: Callable[[Item], ObjectKey]) -> list[Item]:
-    """Return items in deletion order, the reverse of apply order.
-
-    Args:
-        items: in apply order.
-        key: returns the object of an item.
-    """
-    backwards = list(items)[::-1]  # a reverse sort keeps the order of equal items
-    return sorted(backwards, key=lambda item: teardown_position(key(item)), reverse=True)
-
-
-class Tier(IntEnum):
-    """Objects that are deleted at the same time, in order."""
-
-    CUSTOM_RESOURCES = 0
-    OBJECTS = 1
-    DEFINITIONS = 2
-    NAMESPACES = 3
+def teardown_order(records: Iterable[Record]) -> list[Record]:
+    """Return records, which are in apply order, in deletion order: the reverse."""
+    backwards = list(records)[::-1]  # a reverse sort keeps the order of equal items
+    return sorted(backwards, key=lambda record: teardown_position(record.key), reverse=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,13 +245,10 @@ def _holder(record: Record) -> str:
 def _first_to_go(ours: list[Record]) -> list[Record]:
     last = last_wave(ours)
     candidates = [record for record in ours if record.key in last]
-    first = min(map(_tier, candidates), default=None)
-    return [record for record in candidates if _tier(record) is first]
+    first = max((_tier(record.key) for record in candidates), default=None)
+    return [record for record in candidates if _tier(record.key) == first]
 
 
-def _tier(record: Record) -> Tier:
-    if is_custom(record.key):
-        return Tier.CUSTOM_RESOURCES
-    if record.key.kind == "Namespace":
-        return Tier.NAMESPACES
-    return Tier.DEFINITIONS if record.key.kind == "CustomResourceDefinition" else Tier.OBJECTS
+def _tier(key: ObjectKey) -> tuple[bool, Position]:
+    # Custom resources, other objects, CustomResourceDefinitions, Namespaces: the highest goes first.
+    return is_custom(key), min(position_of(key), _CLASSES)

@@ -145,7 +145,7 @@ def judge(  # noqa: PLR0911 - one rule each
         return Judgement(situation=Situation.TAKE_BACK, evicts=evicts)
     deployment = _other_deployment(record, owner, exists)
     claimant = _controller(record, owner) or (f'{names.KIND} "{deployment}"' if deployment else record.marks)
-    may_adopt = _may_adopt(claimant, collision_protection)
+    may_adopt = collision_protection == "None" or (collision_protection == "IfNoController" and not claimant)
     # Bundles may share a Namespace: if each of them took it from the other, that would never end.
     is_others = bool(deployment or _controller(record, owner))
     if (record.key.group, record.key.kind) == ("", "Namespace") and (is_others or not may_adopt):
@@ -287,14 +287,8 @@ def _reference(owner: Owner) -> dict[str, Any]:
 
 
 def _was_ours(record: Record, owner: Owner, exists: Exists) -> bool:
-    if not _is_free(record, owner, exists):
-        return False
-    has_our_uid = owner.uid in (record.owner_uid, record.controller_uid)
-    return (
-        has_our_uid
-        or record.released_from == owner.name
-        or (record.owner == owner.name and bool(record.applied_digest))
-    )
+    has_been = record.released_from == owner.name or was_applied(record, owner)
+    return has_been and _is_free(record, owner, exists)
 
 
 def _is_free(record: Record, owner: Owner, exists: Exists) -> bool:
@@ -325,10 +319,6 @@ def _other_deployment(record: Record, owner: Owner, exists: Exists) -> str:
     if record.controller_uid not in ("", owner.uid):
         return record.controller_name if _is_deployment(record) else ""
     return record.owner if _has_other_owner(record, owner, exists) else ""
-
-
-def _may_adopt(claimant: str, collision_protection: str) -> bool:
-    return collision_protection == "None" or (collision_protection == "IfNoController" and not claimant)
 
 
 def _describe_collision(claimant: str, deployment: str) -> str:
@@ -474,8 +464,7 @@ def find_surplus(
 
 
 def _named(kind: GroupVersionKind, key: ObjectKey, *, orphan: bool) -> RevisionObject:
-    stub = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": key.name}}
-    return RevisionObject(kind=kind, carries_reference=carries_owner_reference(stub, orphan=orphan))
+    return RevisionObject(kind=kind, carries_reference=not orphan and key[:2] not in DATA_KINDS)
 
 
 def _write(kind: GroupVersionKind, key: ObjectKey) -> str:

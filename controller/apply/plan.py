@@ -62,30 +62,35 @@ class WaveError(BundleError):
         self.wave, self.awaited = wave, awaited
 
 
-Judge = Callable[[ObjectKey, Record | None, str], Verdict]
-"""Returns the verdict on an object: its key, as it was last seen, and the digest that its target has."""
-
-
-def judge_whenever(_key: ObjectKey, record: Record | None, digest: str) -> Verdict:
-    """Return the verdict on an object as it is now, whether or not it has held."""
-    return judge_object(record, digest)
-
-
 class OvertakenError(Exception):
     """The BundleDeployment is not any more what a pass knows: the pass ends and writes nothing else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ApplyOptions:
+class Options:
     """One BundleDeployment in one pass."""
 
     owner: Owner
     user: User | None
-    """The account that reads and writes objects; None: the controller."""
+    """The account that creates, reads, changes and deletes objects; None: the controller."""
     collision_protection: str
-    install_namespace: str
     spec_version: str
     """Generation and reconcile-requested-at: a new one retries every failure immediately."""
+    conceals: bool = False
+    """Whether values of Secrets were rendered, so that no text of an object may be shown with a refusal."""
+    retries: Retries = field(default_factory=Retries)
+    proceed: Callable[[], bool]
+    """False once the BundleDeployment is paused, deleted or changed: then nothing more is sent."""
+    confirm: Callable[[], None] = lambda: None
+    """Called before objects are created or deleted; raises OvertakenError if the API server has another spec or
+    revision now, whatever the watches say, and ApiError if it does not answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyOptions(Options):
+    """One BundleDeployment whose objects are applied."""
+
+    install_namespace: str
     wanted: TargetSet
     older: Mapping[ObjectKey, RevisionObject] = field(default_factory=dict)
     """Objects that only older revisions name, and that may still exist."""
@@ -97,8 +102,6 @@ class ApplyOptions:
     """Kinds of the revision whose CustomResourceDefinition serves other versions only."""
     losses: Losses = NO_LOSSES
     """What objects had in the revision before."""
-    conceals: bool = False
-    """Whether values of Secrets were rendered, so that no text of an object may be shown with a refusal."""
     repairs: bool = True
     """Whether drift is repaired, and not only reported (spec.drift.mode)."""
     installed: bool
@@ -109,17 +112,14 @@ class ApplyOptions:
     started: Collection[str] = ()
     """The Jobs with a TTL that have been created, as `Target.started_as` says."""
     ledger: Ledger
-    retries: Retries = field(default_factory=Retries)
     exists: Exists
     hand_over: HandOver = NO_HAND_OVER
     crd_upgrade_safety: CrdUpgradeSafety = field(default_factory=CrdUpgradeSafety)
-    proceed: Callable[[], bool]
-    """False once the BundleDeployment is paused, deleted or changed: then nothing more is sent."""
-    confirm: Callable[[], None] = lambda: None
-    """Called before objects are created or deleted; raises OvertakenError if the API server has another spec or
-    revision now, whatever the watches say, and ApiError if it does not answer."""
-    judge: Judge = judge_whenever
-    """As `HealthTracker.judge`: a wave waits until what it has applied has held."""
+    judge: Callable[[ObjectKey, Record | None, str], Verdict] = lambda _key, record, digest: judge_object(
+        record, digest
+    )
+    """Returns the verdict on an object: by its key, as it was last seen, and the digest that its target has. As
+    `HealthTracker.judge`, a wave waits until what it has applied has held; by default, what is now counts."""
     gate: Callable[[], BundleError | None] = lambda: None
     """Called once, after Namespaces, CustomResourceDefinitions and classes; returns why all other objects wait."""
 

@@ -23,8 +23,9 @@ from rukpak.controller.apply.replies import classify
 from rukpak.controller.apply.requests import Pool
 from rukpak.controller.apply.rights import MissingRightsError, list_all
 from rukpak.controller.formats.objects import ObjectKey
-from rukpak.controller.kube.client import ApiError, Client, User
+from rukpak.controller.kube.client import Client, Response, User
 from rukpak.controller.kube.discovery import Discovery
+from rukpak.controller.kube.errors import ApiError, attempt
 from rukpak.controller.kube.resources import Resource
 from rukpak.controller.observe.records import Entry, Record, entries_of, project
 from rukpak.controller.untrusted import mappings
@@ -36,6 +37,8 @@ PAGE = 50
 _DEFAULTS = frozenset(
     {("ConfigMap", "kube-root-ca.crt"), ("ConfigMap", "openshift-service-ca.crt"), ("ServiceAccount", "default")}
 )
+# Of what the content of a namespace is: anything else is an action or a report.
+_NEEDED = frozenset({"list", "delete"})
 _NOISE = frozenset({"Event", "EndpointSlice", "Endpoints", "Lease", "PodMetrics"})
 
 
@@ -97,36 +100,30 @@ def is_shared(manifest: Mapping[str, Any], owner: str) -> bool:
 
 
 def _give_up(client: Client, path: str, owner: str, annotations: Mapping[str, str]) -> None:
-    for attempt in (1, 2):
-        try:
-            _patch_given_up(client, path, owner, annotations)
-        except ApiError as error:
-            if error.status == HTTPStatus.NOT_FOUND:
-                return
-            if error.status != HTTPStatus.CONFLICT or attempt == 2:  # noqa: PLR2004 - the last attempt
-                raise
-        else:
-            return
+    def _patch() -> Response:
+        live = client.get(path, metadata=True).value
+        references = [each for each in mappings(live, "metadata", "ownerReferences") if not _is_ours(each, owner)]
+        patch: dict[str, Any] = {
+            "resourceVersion": live["metadata"]["resourceVersion"],
+            "labels": {names.OWNER_LABEL: None},
+            "annotations": {**dict.fromkeys(_MARKS), **annotations},
+            "ownerReferences": references or None,
+            # The server ignores an empty list; one with an empty entry clears it (Kubernetes, server-side apply).
+            "managedFields": [entry for entry in entries_of(live) if entry.get("manager") not in ours] or [{}],
+        }
+        return client.merge_patch(path, {"metadata": patch}, manager=ours[0], metadata=True)
+
+    ours = _managers(owner)
+    try:
+        attempt(_patch, HTTPStatus.NOT_FOUND)
+    except ApiError as error:
+        if error.status != HTTPStatus.CONFLICT:
+            raise
+        attempt(_patch, HTTPStatus.NOT_FOUND)
 
 
 def _managers(owner: str) -> tuple[str, str]:
     return (names.field_manager(owner), names.initial_field_manager(owner))
-
-
-def _patch_given_up(client: Client, path: str, owner: str, annotations: Mapping[str, str]) -> None:
-    metadata = client.get(path, metadata=True).value["metadata"]
-    ours = _managers(owner)
-    entries = [entry for entry in entries_of({"metadata": metadata}) if entry.get("manager") not in ours]
-    patch: dict[str, Any] = {
-        "resourceVersion": metadata["resourceVersion"],
-        "labels": {names.OWNER_LABEL: None},
-        "annotations": {**dict.fromkeys(_MARKS), **annotations},
-        "ownerReferences": [each for each in mappings(metadata, "ownerReferences") if not _is_ours(each, owner)]
-        or None,
-        # The server ignores an empty list; one with an empty entry clears it (Kubernetes, server-side apply).
-        "managedFields": entries or [{}],
-    }
-    client.merge_patch(path, {"metadata": patch}, manager=ours[0], metadata=True)
 
 
 def _is_ours(reference: Mapping[str, Any], owner: str) -> bool:
@@ -211,7 +208,7 @@ class Remover:
         Raises: CancelledError if the pool was stopped.
         """
         client = self._client.acting_as(user)
-        ordered = teardown_order([record for record in records if not record.deleting], key=lambda record: record.key)
+        ordered = teardown_order(record for record in records if not record.deleting)
         served = self._serving({(record.key.group, record.key.kind) for record in ordered})
 
         def _remove_one(record: Record) -> Removal:
@@ -239,7 +236,7 @@ class Remover:
         except ApiError as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 return Removal(record=record)
-            return Removal(record=record, error=_failure(error, record.key))
+            return Removal(record=record, error=classify(error, record.key, install_namespace="").to_error())
         return Removal(record=record, deleted=not kept, remaining=remaining, kept=kept)
 
     def _serving(self, kinds: Collection[tuple[str, str]]) -> dict[tuple[str, str], Resource | None]:
@@ -279,15 +276,9 @@ class Remover:
     def _inhabitants(self, namespace: str, owner: str) -> Iterator[str]:
         seen: set[tuple[str, str]] = set()
         for resource in self._discovery.resources():
-            group_kind = (resource.group, resource.kind)
-            if (
-                not resource.namespaced
-                or "list" not in resource.verbs
-                or "delete" not in resource.verbs
-                or group_kind in seen
-            ):
+            if (resource.group, resource.kind) in seen or not (resource.namespaced and resource.verbs >= _NEEDED):
                 continue
-            seen.add(group_kind)
+            seen.add((resource.group, resource.kind))
             for item in self._list(self._at_storage_version(resource).path(namespace)):
                 if _stays(resource, item["metadata"], owner):
                     yield _describe(resource, item)
@@ -306,13 +297,6 @@ def _log(removal: Removal, owner: str, cause: RemovalCause) -> None:
         log.info("object deleted", extra={**about, "cause": cause.value})
     elif removal.kept:
         log.info("object released", extra={**about, "cause": removal.kept})
-
-
-def _failure(error: ApiError, key: ObjectKey) -> BundleError:
-    failure = classify(error, key, install_namespace="")
-    if failure.missing:
-        return MissingRightsError(failure.problem, failure.account, failure.missing, place=str(key))
-    return failure.to_error()
 
 
 def _stays(resource: Resource, metadata: dict[str, Any], owner: str) -> bool:

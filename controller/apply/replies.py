@@ -19,7 +19,14 @@ from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.apply.order import is_custom
 from rukpak.controller.apply.ownership import DATA_KINDS
-from rukpak.controller.apply.rights import BINDINGS, RbacRight, describe_rights, parse_denial, parse_escalation
+from rukpak.controller.apply.rights import (
+    BINDINGS,
+    MissingRightsError,
+    RbacRight,
+    describe_rights,
+    parse_denial,
+    parse_escalation,
+)
 from rukpak.controller.content.limits import shorten, some
 from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.errors import STATUS_CHARACTERS, ApiError, Cause, find_denial
@@ -166,6 +173,8 @@ class ApplyFailure:
 
     def to_error(self) -> BundleError:
         """Return the failure as a user gets it."""
+        if self.missing:
+            return MissingRightsError(self.problem, self.account, self.missing, place=str(self.key))
         return BundleError(self.reason, self.problem, place=str(self.key), retry_after=self.retry_after)
 
 

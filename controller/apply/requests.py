@@ -51,7 +51,6 @@ from rukpak.controller.observe.records import Record, entries_of, project
 from rukpak.controller.processes.supervision import Kind, Supervisor
 from rukpak.controller.untrusted import mappings, text, texts
 
-Reply = TypeVar("Reply")
 REFUSED_FACTOR = 0.5
 SLOW_FACTOR = 0.75
 SLOW_SECONDS = 2.0
@@ -79,7 +78,7 @@ class ConcurrencyLimit:
         """How many requests may run now, at least one; and when that changed."""
         self._lock = threading.Lock()
 
-    def watch(self, send: Callable[[], Reply]) -> Reply:
+    def watch(self, send: Callable[[], Result]) -> Result:
         """Send a request and adapt the limit to its reply.
 
         Raises: what sending it raises.
@@ -284,27 +283,23 @@ class ObjectReader:
         rest: list[tuple[ObjectKey, Resource]] = []
         for path, members in collections.items():
             if len(members) >= LIST_FROM:
-                listed, complete = self._list(path, members, user)
-                found |= listed
-                rest += [] if complete else [item for item in members if item[0] not in listed]
-            else:
-                rest += members
+                found |= self._list(path, members, user)
+            rest += [item for item in members if item[0] not in found]
         read = self.pool.run(partial(self.read, user=user), rest, user)
         found |= zip((key for key, _ in rest), read, strict=True)
         return found
 
-    def _list(
-        self, path: str, items: Sequence[tuple[ObjectKey, Resource]], user: User | None
-    ) -> tuple[dict[ObjectKey, Record | ApiError | None], bool]:
+    def _list(self, path: str, items: Sequence[tuple[ObjectKey, Resource]], user: User | None) -> ReadObjects:
+        # One page: those that it lacks are absent if it is the only one, and else read one by one.
         try:
             page = next(self._client.acting_as(user).pages(path, metadata=True))
         except ApiError:
-            return {}, False
+            return {}
         first = items[0][0]
         records = (project(manifest, first.group, first.kind) for manifest in page.items)
         keys = {key for key, _ in items}
-        listed: dict[ObjectKey, Record | ApiError | None] = {r.key: r for r in records if r.key in keys}
-        return (listed, False) if page.more else ({key: listed.get(key) for key in keys}, True)
+        listed = {record.key: record for record in records if record.key in keys}
+        return listed if page.more else {key: listed.get(key) for key in keys}
 
     def read(self, item: tuple[ObjectKey, Resource], user: User | None) -> Record | ApiError | None:
         """Read one object on the caller's thread; None if it does not exist, an ApiError if it cannot be read."""
@@ -329,17 +324,17 @@ class ObjectReader:
 
         An ApiError means that an object could not be read: that is no reason to apply it again.
         """
-        collections: dict[tuple[str, str], list[tuple[Task, Resource]]] = defaultdict(list)
+        collections: dict[tuple[str, str], dict[ObjectKey, tuple[Task, Resource]]] = defaultdict(dict)
         for task, resource in tasks:
-            collections[resource.group, resource.kind].append((task, resource))
+            collections[resource.group, resource.kind][task.target.key] = (task, resource)
         same: dict[ObjectKey, bool | ApiError] = {}
         client = self._client.acting_as(options.user)
-        for group_kind, items in collections.items():
-            wanted = {task.target.key: (task, resource) for task, resource in items}
+        for group_kind, wanted in collections.items():
+            _, resource = next(iter(wanted.values()))
             found: dict[ObjectKey, bool | ApiError] = dict.fromkeys(wanted, False)
             selector = f"{names.OWNER_LABEL}={options.owner.name}"
             try:
-                for manifest in self._client.list(items[0][1].path(), metadata=True, label_selector=selector):
+                for manifest in self._client.list(resource.path(), metadata=True, label_selector=selector):
                     key = project(manifest, *group_kind).key
                     if key in wanted:
                         task, resource = wanted[key]

@@ -123,7 +123,7 @@ def _to_read_parameters(manifests: Iterable[Manifest], find_resource: FindResour
                 resource = find_resource(GroupVersionKind.of(kind))
             except ValueError:  # the API server refuses the policy
                 continue
-            yield RbacRight(groups=(resource.group,), resources=(resource.plural,), verbs=("get",))
+            yield _make("get", "", (resource.group, resource.plural, ""))
 
 
 def _is_included(right: RbacRight, others: set[RbacRight]) -> bool:
@@ -223,7 +223,7 @@ def rights_in(places: Iterable[tuple[str, Resource]]) -> Iterator[RbacRight]:
     """Yield the rights that objects of resources in namespaces require, as `rights_to_apply`."""
     distinct = dict.fromkeys((namespace, resource.group, resource.plural) for namespace, resource in places)
     for (namespace, group, plural), verb in product(distinct, _VERBS):
-        yield RbacRight(namespace=namespace, groups=(group,), resources=(plural,), verbs=(verb,))
+        yield _make(verb, namespace, (group, plural, ""))
 
 
 def grants_in(manifests: Iterable[Mapping[str, Any]], find_rules: FindRules) -> Iterator[Grant]:
@@ -231,9 +231,8 @@ def grants_in(manifests: Iterable[Mapping[str, Any]], find_rules: FindRules) -> 
     for manifest in manifests:
         key = key_of(manifest)
         if key.group == RBAC and key.kind in _PLURALS:
-            instead = _right(key.namespace, _PLURALS[key.kind], key.name, "escalate")
             yield Grant(
-                instead=instead,
+                instead=_make("escalate", key.namespace, (RBAC, _PLURALS[key.kind], key.name)),
                 rules=manifest.get("rules") or (),
                 namespace=key.namespace,
                 role=key,
@@ -246,28 +245,18 @@ def grants_in(manifests: Iterable[Mapping[str, Any]], find_rules: FindRules) -> 
 def _bound(namespace: str, reference: Mapping[str, Any], find_rules: FindRules) -> Grant:
     kind, name = str(reference.get("kind", "")), str(reference.get("name", ""))
     role = ObjectKey(RBAC, kind, namespace if kind == "Role" else "", name)
-    instead = _right(namespace, _PLURALS.get(kind, ""), name, "bind")
+    instead = _make("bind", namespace, (RBAC, _PLURALS.get(kind, ""), name))
     return Grant(instead=instead, rules=find_rules(*role[1:]), namespace=namespace, role=role, is_binding=True)
-
-
-def _right(namespace: str, plural: str, name: str, verb: str) -> RbacRight:
-    return RbacRight(namespace=namespace, groups=(RBAC,), resources=(plural,), resource_names=(name,), verbs=(verb,))
 
 
 def _single(rule: Mapping[str, Any], namespace: str) -> Iterator[RbacRight]:
     # A review is about one right. Malformed rules are left for the API server to refuse.
     verbs = texts(rule, "verbs")
     for path, verb in product(texts(rule, "nonResourceURLs"), verbs):
-        yield RbacRight(paths=(path,), verbs=(verb,))
+        yield _make(verb, "", (path,))
     names = texts(rule, "resourceNames") or [""]
-    for group, plural, name, verb in product(texts(rule, "apiGroups"), texts(rule, "resources"), names, verbs):
-        yield RbacRight(
-            namespace=namespace,
-            groups=(group,),
-            resources=(plural,),
-            resource_names=(name,) if name else (),
-            verbs=(verb,),
-        )
+    for *right, verb in product(texts(rule, "apiGroups"), texts(rule, "resources"), names, verbs):
+        yield _make(verb, namespace, tuple(right))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -338,14 +327,8 @@ def parse_denial(message: str) -> tuple[str, tuple[RbacRight, ...]]:
     if match is None:
         return "", ()
     found = match.groupdict("")
-    right = RbacRight(
-        namespace=found["namespace"],
-        groups=() if found["path"] else (found["group"],),
-        resources=(found["resource"],) if found["resource"] else (),
-        paths=(found["path"],) if found["path"] else (),
-        verbs=(found["verb"],),
-    )
-    return found["user"], (right,)
+    right = (found["path"],) if found["path"] else (found["group"], found["resource"], "")
+    return found["user"], (_make(found["verb"], found["namespace"], right),)
 
 
 def parse_escalation(message: str, namespace: str) -> tuple[str, tuple[RbacRight, ...]]:
@@ -443,11 +426,7 @@ def merge(rights: Iterable[RbacRight]) -> list[RbacRight]:
 
 
 def _to_yaml(rule: RbacRight) -> str:
-    names = f", resourceNames: {_flow(rule.resource_names)}" if rule.resource_names else ""
-    what = f"apiGroups: {_flow(rule.groups)}, resources: {_flow(rule.resources)}{names}"
-    if rule.paths:
-        what = f"nonResourceURLs: {_flow(rule.paths)}"
-    return f"{{{what}, verbs: {_flow(rule.verbs)}}}"
+    return f"{{{', '.join(f'{name}: {_flow(words)}' for name, words in _to_rule(rule).items())}}}"
 
 
 def _flow(texts: Iterable[str]) -> str:

@@ -19,13 +19,14 @@ from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.status import Leftover
 from rukpak.controller.apply import leftovers, managed_fields
 from rukpak.controller.apply.crd_upgrade import inspect_upgrade
-from rukpak.controller.apply.drift import REPLICAS, DriftedObject, has_field, scales, united, without
+from rukpak.controller.apply.drift import REPLICAS, DriftedObject, find_autoscalers, has_field, united, without
 from rukpak.controller.apply.holders import (
     NO_HOLDERS,
     Holders,
     Refused,
     Trials,
     describe_supposed,
+    find_allocated,
     find_dropped,
     may_be_deleted,
 )
@@ -45,7 +46,7 @@ from rukpak.controller.apply.plan import (
 from rukpak.controller.apply.removal import delete, is_shared, mark_to_take_back, withdraw
 from rukpak.controller.apply.replies import ApplyFailure, Contest, Recovery, classify, conceal_quotes
 from rukpak.controller.apply.requests import ObjectReader, Webhooks
-from rukpak.controller.apply.rights import MissingRightsError, for_apply
+from rukpak.controller.apply.rights import for_apply
 from rukpak.controller.apply.trees import differing, inside, outside, refused_part, united_trees
 from rukpak.controller.content.limits import quote, some
 from rukpak.controller.formats.objects import ObjectKey
@@ -129,16 +130,6 @@ class ApplyRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Adopted:
-    """An object whose earlier owner's fields were made ours."""
-
-    live: Mapping[str, Any]
-    """The object after that."""
-    is_converted: bool = False
-    """Whether some of them are fields of another version of its kind."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
     """An object that is ready to be applied."""
 
@@ -160,13 +151,12 @@ def prepare(request: ApplyRequest, body: dict[str, Any]) -> Prepared:
     task, record = request.task, request.task.record
     owner, ignored = request.options.owner, task.target.ignored.paths
     probe = Probe(request.client, request.resource, body, request.manager)
-    adopted: Adopted | None = None
+    before, adopted = _reduced(request), None
     try:
         with _reporting_atomic(task.target.key):
             if task.action is Action.TAKE_OVER and record:
-                live = managed_fields.take_over_entries(request.client, request.resource, record, owner, ignored)
-                adopted = Adopted(live=live)
-                body = _bound_to(live["metadata"]["resourceVersion"], body)
+                adopted = managed_fields.take_over_entries(request.client, request.resource, record, owner, ignored)
+                body = _bound_to(adopted["metadata"]["resourceVersion"], body)
             elif ignored:
                 managed_fields.leave_fields(request.client, request.path, ignored, owner.name)
         if task.action is Action.APPLY:
@@ -175,9 +165,10 @@ def prepare(request: ApplyRequest, body: dict[str, Any]) -> Prepared:
             # Before the apply, not after a failure: otherwise ours would run alongside a container that was renamed.
             managed_fields.take_over_items(request.client, request.path, body, request.manager, request.live)
         elif task.action is Action.TAKE_BACK and record:
-            version, adopted = _begin_taking_back(request, record, probe)
+            version, live, adopted = _begin_taking_back(request, record, probe)
             body = _bound_to(version, body)
-        body = _empty_maps(request, body, adopted.live if adopted else None)
+            before = adopted if live and leftovers.is_converted(live) else None
+        body = _empty_maps(request, body, adopted)
     except ApiError as error:
         raise _as_conflict(error) from error
     if task.action in (Action.APPLY, Action.REPAIR) and record:
@@ -185,8 +176,7 @@ def prepare(request: ApplyRequest, body: dict[str, Any]) -> Prepared:
         body = {**body, "metadata": {**body["metadata"], "uid": record.uid}}
     is_scaled = record is not None and record.scaled_hash and has_field(body, REPLICAS)
     sent = without(body, [REPLICAS]) if is_scaled else body
-    ours = fields_of(entry_of(adopted.live, request.manager)) if adopted else {}
-    before = adopted.live if adopted and adopted.is_converted else _reduced(request)
+    ours = fields_of(entry_of(adopted, request.manager)) if adopted else {}
     return Prepared(body=sent, before=before, inherited=leftovers.find_surplus_fields(ours, sent), probe=probe)
 
 
@@ -212,18 +202,13 @@ def tidy_up(request: ApplyRequest, value: Mapping[str, Any]) -> Mapping[str, Any
     """
     is_marked = names.RELEASED_FROM in (value["metadata"].get("annotations") or {})
     adopted = is_marked or request.task.action is Action.TAKE_BACK
+    place = (request.client, request.path, value, request.options.owner.name)
     try:
-        metadata = managed_fields.drop_replaced_entries(
-            request.client,
-            request.path,
-            value["metadata"],
-            request.options.owner.name,
-            adopted=adopted,
-            leaves=bool(request.task.target.ignored.paths),
+        return managed_fields.drop_replaced_entries(
+            *place, adopted=adopted, leaves=bool(request.task.target.ignored.paths)
         )
     except ApiError as error:
         raise _as_conflict(error) from error
-    return {**value, "metadata": metadata}
 
 
 def _deal_with_dropped(request: ApplyRequest, body: dict[str, Any]) -> None:
@@ -242,28 +227,27 @@ def _is_autoscaled(request: ApplyRequest) -> bool:
     except ApiError:
         return False
     kind = {"apiVersion": AUTOSCALERS.api_version, "kind": AUTOSCALERS.kind}
-    return any(scales({**each, **kind}, key) for each in found)
+    return key in find_autoscalers({**each, **kind} for each in found)
 
 
-def _begin_taking_back(request: ApplyRequest, record: Record, probe: Probe) -> tuple[str, Adopted | None]:
+def _begin_taking_back(
+    request: ApplyRequest, record: Record, probe: Probe
+) -> tuple[str, Mapping[str, Any] | None, Mapping[str, Any] | None]:
     """Make what earlier managers of an object have set ours.
 
-    Returns: the resourceVersion at which to take it back, and the object if it is adopted.
+    Returns: the resourceVersion at which to take it back; and the object before and after that, if it is adopted.
     Raises: ApiError.
     """
     owner = request.options.owner
     if not needs_mark(record, owner, evicts=request.task.evicts):
-        return record.resource_version, None
+        return record.resource_version, None, None
     live = None if was_applied(record, owner) else request.client.get(request.path).value
     entries: list[Entry] | None = None
     if live and record.passed_on:
         taken = managed_fields.find_taken(live, request.body(), probe)
         entries = leftovers.adopted_entries(live, taken, request.manager, request.resource.api_version)
     metadata = mark_to_take_back(request.client, request.resource, record, owner.name, live=live, entries=entries)
-    if not live:
-        return metadata["resourceVersion"], None
-    adopted = Adopted(live={**live, "metadata": metadata}, is_converted=leftovers.is_converted(live))
-    return metadata["resourceVersion"], adopted
+    return metadata["resourceVersion"], live, {**live, "metadata": metadata} if live else None
 
 
 @contextmanager
@@ -355,10 +339,8 @@ class Sender:
         called = self._webhooks.called_for(request.resource) if (error.status, error.reason) == (0, UNREACHABLE) else []
         if not called:
             return None
-        problem = (
-            f"the API server did not answer in time; it may wait for admission webhook {some([*map(quote, called)])}"
-        )
-        problem = f"{problem}; check the workload that serves it"
+        who = f"admission webhook {some([*map(quote, called)])}; check the workload that serves it"
+        problem = f"the API server did not answer in time; it may wait for {who}"
         return ApplyFailure(reason=Reason.WEBHOOK_UNAVAILABLE, key=request.task.target.key, problem=problem)
 
     # recovering from a refusal
@@ -478,7 +460,7 @@ class Sender:
         task, options = request.task, request.options
         key, attempt = task.target.key, request.attempt
         # One of those that a quota counts is enough for one object: the quota is only counted a moment later.
-        is_enough = failure.contest is Contest.QUOTA and options.ledger.others_made_way(key, attempt)
+        is_enough = failure.contest is Contest.QUOTA and options.ledger.made_way_for(key, attempt)
         is_over = is_enough or options.ledger.is_in_vain(key, attempt)
         holders = NO_HOLDERS if is_over else self._find_holders(request, failure)
         if holders.known and options.makes_way and all(map(may_be_deleted, holders.known)):
@@ -490,7 +472,8 @@ class Sender:
         options.ledger.holders[key] = frozenset(record.key for record in supposed)
         told = [describe_supposed(record, key, makes_way=options.makes_way) for record in supposed[:1]]
         if failure.contest is Contest.ALLOCATED and not told:
-            told = [request.trials().describe_allocated(request.whole_body(), options.wanted.by_key)]
+            services = request.trials().list_services()
+            told = [find_allocated(request.whole_body(), key, services, options.wanted.by_key)]
         error = self._error(replace(failure, problem="; ".join([failure.problem, *told])), task, options)
         return replace(self.fail(task, error, options), made_way=request.made_way, contested=True)
 
@@ -547,11 +530,7 @@ class Sender:
     def _error(self, failure: ApplyFailure, task: Task, options: ApplyOptions) -> BundleError:
         if failure.recovery is Recovery.REFRESH_DISCOVERY:
             return self._not_served(failure, task, options)
-        if failure.missing:
-            return MissingRightsError(
-                failure.problem, failure.account, for_apply(failure.missing), place=str(failure.key)
-            )
-        return failure.to_error()
+        return replace(failure, missing=for_apply(failure.missing)).to_error()
 
     def _not_served(self, failure: ApplyFailure, task: Task, options: ApplyOptions) -> BundleError:
         # A single server needs under 0.3 s to serve a new kind.

@@ -14,7 +14,7 @@ import re
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import cache
 from typing import Any
@@ -23,6 +23,7 @@ from rukpak.api import names
 from rukpak.api.bounds import read_wave
 from rukpak.api.v1alpha2.status import STARTED_LENGTH
 from rukpak.api.v1alpha2.types import Changes
+from rukpak.controller.apply.crd_changes import read_definition
 from rukpak.controller.apply.drift import (
     NOTHING_IGNORED,
     REPLICAS,
@@ -39,12 +40,20 @@ from rukpak.controller.apply.drift import (
 )
 from rukpak.controller.apply.leftovers import drops
 from rukpak.controller.apply.order import effective_waves
-from rukpak.controller.apply.ownership import Disposal, Owner, RemovalCause, carries_owner_reference, dispose, make_body
+from rukpak.controller.apply.ownership import (
+    CRD,
+    Disposal,
+    Owner,
+    RemovalCause,
+    carries_owner_reference,
+    dispose,
+    make_body,
+)
 from rukpak.controller.building.revision import Revision
 from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.resources import GroupVersionKind, Resource
 from rukpak.controller.observe.records import Record, key_of, project
-from rukpak.controller.untrusted import mapping, text
+from rukpak.controller.untrusted import text
 
 # A group or a plural: anything else could lead to another path.
 _IN_A_PATH = re.compile(r"[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*").fullmatch
@@ -97,6 +106,10 @@ class Target:
     def started_as(self) -> str:
         """How `status.startedJobs` names it."""
         return self.digest.removeprefix("sha256:")[:STARTED_LENGTH]
+
+
+_PACKED = tuple(each.name for each in fields(Target) if each.name not in ("key", "bare"))
+"""Fields of a target that `pack_targets` keeps: the key is the manifest's, and none is bare."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,8 +294,8 @@ def _describe_unmatched(place: str, selector: Mapping[str, Any], keys: Sequence[
     like = ""
     if of_kind:
         nearest = next((key for key in of_kind if key.name in names_), of_kind[0])
-        fields = {"group": nearest.group, "kind": nearest.kind, "name": nearest.name if name else ""}
-        like = f"; the nearest is {{{', '.join(f'{field}: {value}' for field, value in fields.items() if value)}}}"
+        parts = {"group": nearest.group, "kind": nearest.kind, "name": nearest.name if name else ""}
+        like = f"; the nearest is {{{', '.join(f'{part}: {value}' for part, value in parts.items() if value)}}}"
     return f"{place}: {UNMATCHED}{like}; correct it, or set optional: true"
 
 
@@ -384,21 +397,12 @@ def _install_namespace(revision: Revision, targets: Collection[Target]) -> Targe
 
 
 def _defined_resources(objects: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Resource]:
-    resources = (
-        _defined_resource(mapping(manifest, "spec"))
-        for manifest in objects
-        if key_of(manifest)[:2] == ("apiextensions.k8s.io", "CustomResourceDefinition")
-    )
-    return {(resource.group, resource.kind): resource for resource in resources if resource}
-
-
-def _defined_resource(spec: Mapping[str, Any]) -> Resource | None:
-    names_ = mapping(spec, "names")
-    group, kind, plural = (str(value or "") for value in (spec.get("group"), names_.get("kind"), names_.get("plural")))
-    if not all(map(_IN_A_PATH, (group, kind, plural))):
-        return None
-    namespaced = spec.get("scope") == "Namespaced"
-    return Resource(group=group, version="", kind=kind, plural=plural, namespaced=namespaced, verbs=frozenset())
+    definitions = [read_definition(manifest) for manifest in objects if key_of(manifest)[:2] == CRD]
+    return {
+        (each.group, each.kind): each.resource("")
+        for each in definitions
+        if all(map(_IN_A_PATH, (each.group, each.kind, each.plural)))
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -478,32 +482,14 @@ def _unpack_block(block: bytes) -> list[_Packed]:
 
 
 def _pack_target(target: Target) -> bytes:
-    ignored = target.ignored
-    fields: Any = (
-        (target.digest, target.carries_reference, target.optional, target.recreate, target.wave),
-        (ignored.paths, ignored.accepts_drift, ignored.warnings),
-        tuple(target.kind),
-        target.manifest,
-        target.initial,
-    )
-    return marshal.dumps(fields)
+    plain = {name: getattr(target, name) for name in _PACKED}
+    return marshal.dumps({**plain, "kind": tuple(target.kind), "ignored": tuple(target.ignored)})
 
 
 def _unpack_target(packed: bytes) -> Target:
-    (digest, carries_reference, optional, recreate, wave), ignored, kind, manifest, initial = marshal.loads(packed)  # noqa: S302
-    paths, accepts_drift, warnings = ignored
-    return Target(
-        key=key_of(manifest),
-        kind=GroupVersionKind(*kind),
-        digest=digest,
-        carries_reference=carries_reference,
-        manifest=manifest,
-        initial=initial,
-        ignored=IgnoredFields(paths=paths, accepts_drift=accepts_drift, warnings=warnings),
-        optional=optional,
-        wave=wave,
-        recreate=recreate,
-    )
+    plain = marshal.loads(packed)  # noqa: S302
+    kind, ignored = GroupVersionKind(*plain.pop("kind")), IgnoredFields(*plain.pop("ignored"))
+    return Target(key=key_of(plain["manifest"]), kind=kind, ignored=ignored, **plain)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

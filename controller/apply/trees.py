@@ -110,39 +110,28 @@ def pruned(value: Any, tree: Tree) -> Any:
     ]
 
 
-def without_path(tree: Tree, path: Sequence[str]) -> Tree:
-    """Return a tree without a field; a step into a list stands for each of its items."""
-    if not path:
-        return {}
+def split_at(tree: Tree, path: Sequence[str]) -> tuple[Tree, Tree]:
+    """Return the part of a tree that is a field, or below it, and the rest.
+
+    Args:
+        tree: of an object.
+        path: the names of the fields that lead to it; a step into a list stands for each of its items.
+    """
+    part: dict[str, Any] = {}
     rest: dict[str, Any] = {}
     for name, child in tree.items():
-        if name.startswith("k:"):
-            below = without_path(child, path)
-        elif name != f"f:{path[0]}":
-            below = child
-        elif len(path) == 1:
-            continue
+        is_step = name == f"f:{path[0]}"
+        if is_step and len(path) == 1:
+            part[name] = child
+        elif is_step or name.startswith("k:"):
+            within, beside = split_at(child, path[1:] if is_step else path)
+            if within:
+                part[name] = within
+            if beside or not child:
+                rest[name] = beside
         else:
-            below = without_path(child, path[1:])
-        if below or not child:
-            rest[name] = below
-    return rest
-
-
-def part_at(tree: Tree, path: Sequence[str]) -> Tree:
-    """Return the part of a tree that is a field, or below it."""
-    found: dict[str, Any] = {}
-    for name, child in tree.items():
-        if name.startswith("k:"):
-            below = part_at(child, path)
-            if below:
-                found[name] = below
-        elif name == f"f:{path[0]}":
-            if len(path) == 1:
-                found[name] = child
-            elif below := part_at(child, path[1:]):
-                found[name] = below
-    return found
+            rest[name] = child
+    return part, rest
 
 
 def walk(tree: Tree, value: Any) -> Iterator[tuple[str, Tree, bool, Any]]:
@@ -165,20 +154,13 @@ def walk(tree: Tree, value: Any) -> Iterator[tuple[str, Tree, bool, Any]]:
 
 
 def find_items(tree: Tree, items: Sequence[Any]) -> Iterator[tuple[str, Tree, int]]:
-    """Yield the steps of a tree that stand for items of a list, and the places of these.
-
-    A key that an item leaves to its default is not compared: `protocol` of a port.
-    """
+    """Yield the steps of a tree that stand for items of a list, and the places of these."""
     unclaimed, whole = UnclaimedItems(items), {identity_of(item): number for number, item in enumerate(items)}
     for name, child in tree.items():
         if name.startswith("v:"):
             place = whole.get(identity_of(json.loads(name[2:])))
         elif name.startswith("k:"):
-            keys = json.loads(name[2:])
-            place = unclaimed.claim(keys)
-            if place is None:
-                fewer = {key: part for key, part in keys.items() if key != "protocol"}
-                place = unclaimed.claim(fewer) if fewer and len(fewer) < len(keys) else None
+            place = unclaimed.claim(json.loads(name[2:]))
         else:
             continue
         if place is not None:

@@ -83,7 +83,7 @@ def _find(client: Client, namespace: str, deployment: BundleDeployment) -> list[
         if deployment.status.objects.strays > len(deployment.status.strays):
             tell("you may not read the stored revisions: only the strays in status are deleted; then run it again")
     records = find_strays({key: record for key, (record, _) in observed.items()}, named, owner=owner_of(deployment))
-    return [observed[record.key] for record in teardown_order(records, key=lambda record: record.key)]
+    return [observed[record.key] for record in teardown_order(records)]
 
 
 def _shown(deployment: BundleDeployment) -> set[ObjectKey]:

@@ -36,7 +36,14 @@ from rukpak.controller.apply.drift import (
     united,
 )
 from rukpak.controller.apply.execute import AccessReviewer
-from rukpak.controller.apply.holders import Refused, Trials, find_dropped, may_be_deleted, read_replaced
+from rukpak.controller.apply.holders import (
+    Refused,
+    Trials,
+    find_allocated,
+    find_dropped,
+    may_be_deleted,
+    read_replaced,
+)
 from rukpak.controller.apply.ledger import Ledger
 from rukpak.controller.apply.managed_fields import Probe, claimed_fields, emptied, find_taken, parse_field
 from rukpak.controller.apply.ownership import (
@@ -515,7 +522,8 @@ class DryRun:
             return self._overlay(target, live, "computed, since you may not apply it")
         problem = failure.problem
         if failure.contest is Contest.ALLOCATED:
-            whose = self._trials(target).describe_allocated(self._make_body(target, None), self._targets.by_key)
+            services = self._trials(target).list_services()
+            whose = find_allocated(self._make_body(target, None), target.key, services, self._targets.by_key)
             problem = f"{problem}; {whose}"
         return _difference(target, Change.REFUSED, None, None, problem)
 

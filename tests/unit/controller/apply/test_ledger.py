@@ -290,8 +290,8 @@ def test_what_was_deleted_for_an_object_that_is_refused_for_too_long_is_made_aga
 
 def test_another_attempt_begins_anew(ledger: Ledger) -> None:
     ledger.note_making_way(OTHER, "first", [KEY])
-    assert ledger.others_made_way(OTHER, "first")
-    assert not ledger.others_made_way(OTHER, "second")
+    assert ledger.made_way_for(OTHER, "first")
+    assert not ledger.made_way_for(OTHER, "second")
     assert not ledger.note_refusal(OTHER, "second")
     ledger.note_making_way(OTHER, "second", [KEY._replace(name="c")])
     assert ledger.made_way[OTHER].keys == {KEY._replace(name="c")}

@@ -192,7 +192,7 @@ DATA: dict[str, Any] = {"f:data": {"f:a": {}}}
 
 
 def inherit(*entries: dict[str, Any], record: Record = GIVERS) -> list[Any]:
-    return inherited_entries({"managedFields": list(entries)}, record, "shop", VERSION)
+    return inherited_entries({"metadata": {"managedFields": list(entries)}}, record, "shop", VERSION)
 
 
 def test_the_entries_of_a_giver_become_ours_and_others_stay() -> None:
@@ -263,6 +263,8 @@ IN_THE_WAY = [
     InTheWay("nothing where all is ours", "spec.strategy.type", RECREATE, RECREATE, None),
     InTheWay("nothing that another manager applies", "spec.strategy.rollingUpdate", RECREATE, ROLLING, None,
              (entry("flux", {"f:spec": {"f:strategy": {"f:rollingUpdate": {"f:a": {}}}}}, "Apply"),)),
+    InTheWay("no part of what another manager applies as a whole", "spec.strategy.rollingUpdate", RECREATE, ROLLING, None,
+             (entry("flux", {"f:spec": {"f:strategy": {}}}, "Apply"),)),
     InTheWay("what another client has written", "spec.strategy.rollingUpdate", RECREATE, ROLLING,
              {"f:strategy": {"f:rollingUpdate": {}}},
              (entry("kubectl", {"f:spec": {"f:strategy": {"f:rollingUpdate": {"f:a": {}}}}}),)),

@@ -115,12 +115,13 @@ TEARDOWN = [
 def test_objects_are_taken_away_in_reverse_custom_resources_first() -> None:
     keys = [key_of(_manifest(kind)) for kind in TEARDOWN]
     shuffled = random.Random(7).sample(keys, len(keys))
-    assert teardown_order(shuffled, key=lambda key: key) == keys
+    assert [record.key for record in teardown_order(Record(key=key) for key in shuffled)] == keys
 
 
 def test_inside_a_step_the_last_one_applied_goes_first() -> None:
     manifests = [_manifest("v1/Secret", "z"), _manifest("v1/ConfigMap", "m"), _manifest("v1/Secret", "a")]
-    assert teardown_order(iter(manifests), key=key_of) == manifests[::-1]
+    records = [Record(key=key_of(manifest)) for manifest in manifests]
+    assert teardown_order(iter(records)) == records[::-1]
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,11 @@ from rukpak.controller.apply.trees import (
     differing,
     inside,
     outside,
-    part_at,
     pruned,
     refused_part,
+    split_at,
     united_trees,
     unshared,
-    without_path,
     without_tree,
 )
 
@@ -25,7 +24,7 @@ Tree = dict[str, Any]
 LEAF: Tree = {}
 ITEM: Tree = {".": LEAF, "f:name": LEAF, "f:value": LEAF}
 A, B = 'k:{"name":"a"}', 'k:{"name":"b"}'
-WEB = 'k:{"port":80,"protocol":"TCP"}'
+WEB, UDP = 'k:{"port":80,"protocol":"TCP"}', 'k:{"port":80,"protocol":"UDP"}'
 
 
 class Pair(NamedTuple):
@@ -97,6 +96,8 @@ SPLIT = [
           {"f:l": {A: {"f:value": LEAF}}}, {}, {"l": [{"name": "a"}]}),
     Split("an item whose protocol is left to its default", {"f:l": {WEB: {".": LEAF}}}, {"l": [{"port": 80}]},
           {"f:l": {WEB: {".": LEAF}}}, {}, {"l": []}),
+    Split("an item of another protocol than the default", {"f:l": {UDP: {".": LEAF}}}, {"l": [{"port": 80}]}, {},
+          {"f:l": {UDP: {".": LEAF}}}, {"l": [{"port": 80}]}),
     Split("a member of a set", {"f:s": {'v:"a"': LEAF}}, {"s": ["a", "b"]}, {"f:s": {'v:"a"': LEAF}}, {},
           {"s": ["b"]}),
     Split("a member that is another JSON value", {"f:s": {"v:1": LEAF}}, {"s": [True]}, {}, {"f:s": {"v:1": LEAF}},
@@ -162,8 +163,7 @@ AT = [
 
 @pytest.mark.parametrize("case", AT, ids=attrgetter("name"))
 def test_a_tree_with_a_field_alone_and_without_it(case: At) -> None:
-    assert part_at(PORTS, case.path) == case.part
-    assert without_path(PORTS, case.path) == case.rest
+    assert split_at(PORTS, case.path) == (case.part, case.rest)
 
 
 REFUSED: list[tuple[str, list[tuple[str | int, ...]], Tree]] = [

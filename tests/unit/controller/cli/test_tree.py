@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rukpak.api import names
-from rukpak.controller.apply.drift import NOTHING_IGNORED
+from rukpak.controller.apply.drift import IgnoredFields
 from rukpak.controller.apply.ownership import Owner, make_body
 from rukpak.controller.apply.targets import Target
 from rukpak.controller.building.revision import Revision, Terms
@@ -164,7 +164,7 @@ def test_an_object_of_another_revision_has_not_drifted() -> None:
 
 
 def test_accepted_drift_is_not_shown() -> None:
-    live, target = live_and_target(ignored=replace(NOTHING_IGNORED, accepts_drift=True))
+    live, target = live_and_target(ignored=IgnoredFields(accepts_drift=True))
     assert not describe_drift(live, target, replace(OWNER, orphan=True))
 
 
