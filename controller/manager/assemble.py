@@ -153,7 +153,7 @@ def _make_process(settings: Settings, activity: Activity) -> _Process:
         metrics.request_ended(method, host, status)
         activity.request_ended(status)
 
-    client.on_request = unfenced.on_request = _request_ended
+    client.transport.on_request = unfenced.transport.on_request = _request_ended
     store, memory = _open_store(settings), settings.memory_limit()
     circumstances = f"{version('rukpak')} {memory.bytes}"
     quarantine = Quarantine(lambda: store.folder and store.folder / "quarantine", circumstances)

@@ -499,11 +499,11 @@ def test_an_object_that_loses_its_label_is_gone(
 
 def test_a_list_and_its_watch_are_one_request(client: Client, namespace: str) -> None:
     asked: list[tuple[str, str, int]] = []
-    client.on_request = lambda *request: asked.append(request)
+    client.transport.on_request = lambda *request: asked.append(request)
     try:
         follower = Follower(client, namespace)
     finally:
-        client.on_request = None
+        client.transport.on_request = None
     follower.stop()
     assert [(method, status) for method, _, status in asked] == [("GET", 200)]
 

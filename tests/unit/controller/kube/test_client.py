@@ -256,12 +256,12 @@ def test_an_error_whose_body_is_cut_keeps_its_status(api: FakeApi) -> None:
 def test_every_request_is_told_with_its_status(api: FakeApi) -> None:
     told: list[tuple[str, str, int]] = []
     client = api.client()
-    client.on_request = lambda *request: told.append(request)
+    client.transport.on_request = lambda *request: told.append(request)
     api.faults = [Fault(200, {}, b"{}"), Fault(500)]
     client.get(FOO)
     with pytest.raises(ApiError):
         client.delete(FOO)
-    client.on_request = lambda *request: told.append(("later", *request[1:]))
+    client.transport.on_request = lambda *request: told.append(("later", *request[1:]))
     api.frozen.set()
     with pytest.raises(ApiError):
         client.request("GET", FOO, timeout=(1, 0.1))
