@@ -18,6 +18,7 @@ import random
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -242,13 +243,14 @@ class Election:
 
     def _write(self) -> bool:
         body = self._body()
-        try:
-            self._see(self._request("PUT", self._path, body) if self._lease else self._create(body))
-        except ApiError as error:
-            is_gone = error.status == HTTPStatus.NOT_FOUND and self._lease is not None
-            if error.status != HTTPStatus.CONFLICT and not is_gone:
-                raise
+        if self._lease:
+            update = partial(self._request, "PUT", self._path, body)
+            written = attempt(update, HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND)
+        else:
+            written = attempt(partial(self._create, body), HTTPStatus.CONFLICT)
+        if written is None:
             return False
+        self._see(written)
         self._acquired = body["spec"]["acquireTime"]
         return True
 
@@ -293,22 +295,13 @@ class Election:
         raise ApiError(0, "NotUnderstood", f"the reply is not Lease {self._about['lease']}")
 
     def _create(self, body: dict[str, Any]) -> dict[str, Any]:
-        path = LEASES.path(self._namespace)
-        try:
-            return self._request("POST", path, body)
-        except ApiError as error:
-            if error.status != HTTPStatus.NOT_FOUND:  # the namespace
-                raise
-        self._create_namespace()
-        return self._request("POST", path, body)
-
-    def _create_namespace(self) -> None:
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._namespace}}
-        try:
-            self._client.request("POST", NAMESPACES.path(), body=body, seconds=self._seconds())
-        except ApiError as error:
-            if error.status != HTTPStatus.CONFLICT:
-                raise
+        create = partial(self._request, "POST", LEASES.path(self._namespace), body)
+        if created := attempt(create, HTTPStatus.NOT_FOUND):
+            return created
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._namespace}}
+        post = partial(self._client.request, "POST", NAMESPACES.path(), body=namespace, seconds=self._seconds())
+        attempt(post, HTTPStatus.CONFLICT)
+        return create()
 
     def _release(self) -> None:
         spec = {**self._spec(), "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": micro_time()}

@@ -44,7 +44,7 @@ from rukpak.controller.kube.cache import (
 )
 from rukpak.controller.kube.client import DEFAULT_TIMEOUT, PAGE_ITEMS, Client, LineStream, Page
 from rukpak.controller.kube.encoding import JSON, METADATA
-from rukpak.controller.kube.errors import UNREACHABLE, ApiError, status_error
+from rukpak.controller.kube.errors import UNREACHABLE, ApiError, attempt, status_error
 from rukpak.controller.processes.supervision import Kind
 from rukpak.controller.retries import Backoff
 from rukpak.controller.untrusted import decode
@@ -107,12 +107,7 @@ class Collection:
         Raises: ApiError.
         """
         start: list[tuple[str, str | int]] = [("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan")]
-        try:
-            return self._open(start, seconds, silence)
-        except ApiError as error:
-            if error.status in NO_STREAMING_LISTS:
-                return None
-            raise
+        return attempt(lambda: self._open(start, seconds, silence), *NO_STREAMING_LISTS)
 
     def open_watch(self, version: str, seconds: int, silence: float) -> LineStream:
         """Open a stream of the changes after a version, for as many seconds.
@@ -281,8 +276,6 @@ class Reflector(Generic[RecordT]):
         self._on_change = on_change
         self._on_synced = on_synced
         self._on_failed = on_failed
-        self._client = client
-        self._relist_seconds = client.relist_seconds
         self._pace = pace
         self.cache: Cache[RecordT] = Cache(functions)
         self._version = ""
@@ -428,7 +421,7 @@ class Reflector(Generic[RecordT]):
         now = time.monotonic()
         continues = bool(self._version) and self.synced and now < self._relist_at and self._is_same(now)
         if not continues:
-            self._relist_at = now + self._relist_seconds * random.uniform(0.8, 1.0)  # noqa: S311
+            self._relist_at = now + self._collection.client.relist_seconds * random.uniform(0.8, 1.0)  # noqa: S311
         seconds = min(random.randint(*self._pace.watch), math.ceil(self._relist_at - now))  # noqa: S311
         self._expect(seconds + self._pace.slack + sum(DEFAULT_TIMEOUT))
         self._ends_at = now + seconds
@@ -446,12 +439,10 @@ class Reflector(Generic[RecordT]):
     def _is_same(self, now: float) -> bool:
         if self.last_error is None and now >= self._ends_at - 1:
             return True
-        try:
-            version, found = self._collection.read_state(self.cache.last_key)
-        except ApiError as error:
-            if error.status == HTTPStatus.BAD_REQUEST:
-                return False
-            raise
+        state = attempt(lambda: self._collection.read_state(self.cache.last_key), HTTPStatus.BAD_REQUEST)
+        if state is None:
+            return False
+        version, found = state
         continuity = self.cache.compare_last(found)
         if self.cache.went_back(version) or continuity is Continuity.OLDER:
             self._note_restored(version)
@@ -460,7 +451,7 @@ class Reflector(Generic[RecordT]):
     def _note_restored(self, version: str) -> None:
         self.cache.outdate()
         log.warning("resourceVersion went back, listing again", extra={"path": self.path, "version": version})
-        self._call(self._client.on_restored)
+        self._call(self._collection.client.on_restored)
 
     def _watch(self, seconds: int) -> None:
         with self._hold(self._collection.open_watch(self._version, seconds, self._pace.silence(seconds))) as stream:
