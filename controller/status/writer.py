@@ -13,7 +13,6 @@ from typing import Any
 from rukpak.api import names
 from rukpak.api.v1alpha2.reading import read
 from rukpak.api.v1alpha2.types import BundleDeployment, ObjectMeta, Status, dump
-from rukpak.controller.apply.ownership import API_VERSION
 from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.events import EventRecorder, Note, Regarding
 from rukpak.controller.kube.resources import DEPLOYMENTS, Shard
@@ -80,7 +79,7 @@ class StatusWriter:
     def record_events(self, deployment: BundleDeployment, found: Iterable[Note]) -> None:
         """Queue Events about a BundleDeployment."""
         metadata = deployment.metadata
-        regarding = Regarding(api_version=API_VERSION, kind=names.KIND, name=metadata.name, uid=metadata.uid)
+        regarding = Regarding(name=metadata.name, uid=metadata.uid)
         for note in found:
             self._events.record(regarding, note)
 
