@@ -161,7 +161,7 @@ def _count_ends(status: Manifest) -> int:
     return (integer(status, "restartCount") or 0) + has_ended
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Ends:
     """How often a container has ended that should run as long as its pod."""
 
@@ -183,9 +183,8 @@ def ends_of(pods: Iterable[Manifest], since: str) -> Ends:
         pods: all of a workload, or some; those of older templates of it do not count, nor what is being deleted.
         since: older pods do not count either; as the API server writes times, empty for all.
     """
-    new = [each for each in _of_newest_template(_present(pods)) if text(each, "metadata", "creationTimestamp") >= since]
-    found = (_ends_in(subject_of(each, Context())) for each in new)
-    return max(found, key=lambda ends: (ends.count, ends.text), default=NO_ENDS)
+    new = (each for each in _of_newest_template(pods) if text(each, "metadata", "creationTimestamp") >= since)
+    return max((_ends_in(subject_of(each, Context())) for each in new), default=NO_ENDS)
 
 
 def _ends_in(pod: Subject) -> Ends:
@@ -196,7 +195,7 @@ def _ends_in(pod: Subject) -> Ends:
         for label, status in _containers(pod)
         if (count := _count_errors(status, stays=restarts and status not in first))
     ]
-    return max(found, key=lambda ends: (ends.count, ends.text), default=NO_ENDS)
+    return max(found, default=NO_ENDS)
 
 
 def _count_errors(status: Manifest, *, stays: bool) -> int:
@@ -295,7 +294,7 @@ def explain(pods: Iterable[Manifest], judge: Callable[[Manifest], Verdict] = jud
         pods: of which only the metadata is read here.
         judge: returns the verdict on one.
     """
-    verdicts = map(judge, _of_newest_template(_present(pods)))
+    verdicts = map(judge, _of_newest_template(pods))
     troubles = [verdict for verdict in verdicts if verdict.state is not State.HEALTHY]
     worst = min(troubles, key=_severity, default=None)
     if worst is None or _is_fatal(worst):
@@ -305,7 +304,7 @@ def explain(pods: Iterable[Manifest], judge: Callable[[Manifest], Verdict] = jud
 
 def find_silent(pods: Iterable[Manifest], verdict: Verdict) -> Manifest | None:
     """Return a Pod that a verdict of `explain` is about, if its Events may say more; None if its status says it all."""
-    for manifest in _of_newest_template(_present(pods)):
+    for manifest in _of_newest_template(pods):
         subject = subject_of(manifest, Context())
         found = pod(subject)
         if (found.reason, found.message) == (verdict.reason, verdict.message) and _is_silent(subject, found):
@@ -371,25 +370,19 @@ def explain_namespace(namespace: Manifest) -> Verdict | None:
     return None
 
 
-def _present(pods: Iterable[Manifest]) -> list[Manifest]:
-    return [manifest for manifest in pods if not field(manifest, "metadata", "deletionTimestamp")]
-
-
-def _of_newest_template(pods: list[Manifest]) -> list[Manifest]:
-    # The rollout may be repairing exactly these.
-    newest = max(pods, key=lambda each: text(each, "metadata", "creationTimestamp"), default={})
+def _of_newest_template(pods: Iterable[Manifest]) -> list[Manifest]:
+    # The rollout may be repairing those that are older or being deleted.
+    present = [each for each in pods if not field(each, "metadata", "deletionTimestamp")]
+    newest = max(present, key=lambda each: text(each, "metadata", "creationTimestamp"), default={})
     template = text(newest, "metadata", "labels", TEMPLATE)
-    return [each for each in pods if text(each, "metadata", "labels", TEMPLATE) == template]
+    return [each for each in present if text(each, "metadata", "labels", TEMPLATE) == template]
 
 
 def _severity(verdict: Verdict) -> tuple[int, str, str]:
-    return _rank(verdict), verdict.reason, verdict.message
-
-
-def _rank(verdict: Verdict) -> int:
+    rank = {UNSCHEDULABLE: 2, NOT_READY: 4, PENDING: 5, NOT_OBSERVED: 6}.get(verdict.reason, 1)
     if verdict.state is State.FAILED:
-        return 0 if _is_fatal(verdict) else 3
-    return {UNSCHEDULABLE: 2, NOT_READY: 4, PENDING: 5, NOT_OBSERVED: 6}.get(verdict.reason, 1)
+        rank = 0 if _is_fatal(verdict) else 3
+    return rank, verdict.reason, verdict.message
 
 
 def _is_fatal(verdict: Verdict) -> bool:
