@@ -17,7 +17,7 @@ from typing import Any
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.resources import DEFINITIONS, Resource
 from rukpak.controller.kube.watch import Reflector
-from rukpak.controller.observe.health.verdict import StorageClassInfo, Verdict
+from rukpak.controller.observe.health.verdict import Verdict
 from rukpak.controller.untrusted import mapping, mappings, text, texts
 
 # Fields of status by which controllers report progress (controller/observe/health/README.md).
@@ -172,12 +172,12 @@ class StorageClasses:
             if not self.reflector.started:
                 self.reflector.start()
 
-    def find(self, name: str | None) -> StorageClassInfo | None:
-        """Return a StorageClass, the default one for None; None if StorageClasses cannot be read."""
+    def binding_mode(self, name: str | None) -> str | None:
+        """Return the volumeBindingMode of a StorageClass, of the default one for None; see `Context`."""
         if not self.reflector.synced:
             return None
         known = self.reflector.cache.get(("", name)) if name else self._default()
-        return StorageClassInfo(volume_binding_mode=known.binding_mode if known else None)
+        return known.binding_mode if known else ""
 
     def _default(self) -> _Class | None:
         # The newest one, as the API server does.

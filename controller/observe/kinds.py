@@ -303,7 +303,7 @@ class Projection:
         self, checks: tuple[HealthCheck, ...], manifest: Mapping[str, Any], resource: Resource, *, evaluates: bool
     ) -> Verdict:
         context = Context(
-            storage_class=self._classes.find,
+            binding_mode=self._classes.binding_mode,
             reports_status=self._definitions.reports_status(resource.group, resource.version, resource.kind),
             evaluate=self._evaluator.evaluate if evaluates else None,
             checks=checks,

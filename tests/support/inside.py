@@ -34,7 +34,7 @@ from rukpak.controller.kube.watch import Collection, Pace, Reflector
 from rukpak.controller.manager import manager
 from rukpak.controller.observe.health.explain import explain_namespace
 from rukpak.controller.observe.health.rules import assess
-from rukpak.controller.observe.health.verdict import Context, State, StorageClassInfo, Verdict
+from rukpak.controller.observe.health.verdict import Context, State, Verdict
 from rukpak.controller.observe.records import entry_hash, entry_of, key_of
 from rukpak.controller.processes.programs import Mechanisms, View, start_confined
 from rukpak.controller.retries import Backoff
@@ -80,7 +80,6 @@ __all__ = [
     "Revision",
     "RevisionStore",
     "State",
-    "StorageClassInfo",
     "Terms",
     "Trace",
     "User",

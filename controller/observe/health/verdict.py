@@ -120,28 +120,17 @@ def reason_or(reason: str, default: str) -> str:
     return reason if _REASON.fullmatch(reason) else default
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StorageClassInfo:
-    """The part of a StorageClass that the health of a PersistentVolumeClaim depends on."""
-
-    volume_binding_mode: str | None
-    """Immediate or WaitForFirstConsumer; None if the class does not exist."""
-
-
 Evaluate = Callable[[Sequence[str], Manifest], Sequence[Answer]]
 """Returns what expressions say about an object, see `expressions.evaluate`."""
-
-
-def _unreadable(_name: str | None) -> StorageClassInfo | None:
-    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """What health depends on outside the object."""
 
-    storage_class: Callable[[str | None], StorageClassInfo | None] = _unreadable
-    """Finds a StorageClass by name, the default one for None. Returns None if StorageClasses cannot be read."""
+    binding_mode: Callable[[str | None], str | None] = lambda _name: None
+    """Returns the volumeBindingMode of a StorageClass, of the default one for None: Immediate, WaitForFirstConsumer, or
+    '' if there is no such class; None if StorageClasses cannot be read."""
     reports_status: bool | None = None
     """Whether the schema of a custom resource declares a status (definitions.py); None if unknown."""
     evaluate: Evaluate | None = None

@@ -12,7 +12,6 @@ from rukpak.controller.observe.health.verdict import (
     Context,
     Published,
     State,
-    StorageClassInfo,
     Verdict,
     aggregate,
     deadline_start,
@@ -42,7 +41,7 @@ UNAVAILABLE = ("Progressing=True/NewReplicaSetAvailable", "Available=False/Minim
 
 
 def bound_by(mode: str) -> Context:
-    return Context(storage_class=lambda _name: StorageClassInfo(volume_binding_mode=mode))
+    return Context(binding_mode=lambda _name: mode)
 
 
 @dataclass(frozen=True, kw_only=True)
