@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -120,11 +120,10 @@ class HealthTracker:
     confirmed: bool = False
     """Whether it says that they still are, so that rollouts that this process has not seen have held; likewise."""
     _rollouts: dict[ObjectKey, Stability] = field(default_factory=dict)
-    _outdated: dict[ObjectKey, tuple[str, float]] = field(default_factory=dict)
-    """When objects were applied whose status is older than their spec: as the API server says, in monotonic seconds."""
     _applied: dict[ObjectKey, _Applied] = field(default_factory=dict)
-    _left_healthy: dict[ObjectKey, float] = field(default_factory=dict)
-    _healthy: set[ObjectKey] = field(default_factory=set)
+    """Of objects that are not healthy, or whose status is older than their spec."""
+    _healthy_until: dict[ObjectKey, float] = field(default_factory=dict)
+    """When objects were seen to leave Healthy; `inf` for those that have not."""
     _unhealthy: tuple[ObjectKey, ...] = ()
     _fallen_since: float | None = None
     _published: Published[ObjectKey] | None = None
@@ -157,8 +156,9 @@ class HealthTracker:
         """
         now, refusals, self.deadline = self.now(), refusals or {}, deadline
         keys = wanted if changed is None else dict.fromkeys((*self._unhealthy, *changed, *refusals))
-        known = (self._healthy, self._left_healthy, self._applied, self._rollouts, self._outdated)
-        self._forget(set().union(*known) if changed is None else keys, wanted)
+        for memory in (self._rollouts, self._applied, self._healthy_until):
+            for key in [each for each in (memory if changed is None else keys) if each not in wanted]:
+                memory.pop(key, None)
         judged = [
             self._judge(key, observed.get(key), wanted[key].digest, refusals.get(key), now)
             for key in keys
@@ -185,15 +185,6 @@ class HealthTracker:
         crashes = any(each.crashes for each in rollouts)
         return Progress(health=health, shown=shown, next_change=min(soonest, default=None), crashes=crashes)
 
-    def _forget(self, keys: Iterable[ObjectKey], wanted: Container[ObjectKey]) -> None:
-        for key in keys:
-            if key not in wanted:
-                self._healthy.discard(key)
-                self._left_healthy.pop(key, None)
-                self._applied.pop(key, None)
-                self._rollouts.pop(key, None)
-                self._outdated.pop(key, None)
-
     def judge(self, key: ObjectKey, record: Record | None, digest: str) -> Verdict:
         """Return the verdict on an object of a revision, as far as it has held already.
 
@@ -212,7 +203,10 @@ class HealthTracker:
             return verdict
         if record.rollout:
             return self._hold(record, record.rollout, verdict, now)
-        return OUTDATED if self._is_outdated(record, verdict, now) else verdict
+        if not record.outdated or verdict.reason == ALWAYS_HEALTHY or verdict.state is State.PROGRESSING:
+            return verdict
+        is_over = now - self._applied_at(key, record.applied_at, now) >= REPORT_SECONDS
+        return verdict if is_over else OUTDATED
 
     def _hold(self, record: Record, rollout: Rollout, verdict: Verdict, now: float) -> Verdict:
         known = self._rollouts.get(record.key)
@@ -230,18 +224,6 @@ class HealthTracker:
             )
         known.note_falls(record.falls, now, self.deadline)
         return known.judge(verdict, rollout, self.inquiries.answer_on(record.key), now, self.deadline)
-
-    def _is_outdated(self, record: Record, verdict: Verdict, now: float) -> bool:
-        if not record.outdated or verdict.reason == ALWAYS_HEALTHY or verdict.state is State.PROGRESSING:
-            self._outdated.pop(record.key, None)
-            return False
-        known = self._outdated.get(record.key)
-        if known is None or known[0] != record.applied_at:
-            known = self._outdated[record.key] = (
-                record.applied_at,
-                self._applied_at(record.key, record.applied_at, now),
-            )
-        return now - known[1] < REPORT_SECONDS
 
     def _judge(
         self, key: ObjectKey, record: Record | None, digest: str, refusal: BundleError | None, now: float
@@ -268,8 +250,8 @@ class HealthTracker:
                 yield Question(record=record, new_since=rollout.applied_at if rollout else "", most=most)
 
     def _seconds_to_hold(self, judged: _Judged, now: float) -> float | None:
-        if outdated := self._outdated.get(judged.key):
-            return outdated[1] + REPORT_SECONDS - now
+        if judged.verdict == OUTDATED:
+            return self._applied[judged.key].at + REPORT_SECONDS - now
         rollout = self._rollouts.get(judged.key)
         if rollout is None or judged.record is None or judged.record.rollout is None:
             return None
@@ -277,16 +259,16 @@ class HealthTracker:
 
     def _since(self, key: ObjectKey, verdict: Verdict, record: Record | None, now: float) -> float:
         if verdict.state is State.HEALTHY:
-            self._healthy.add(key)
-            self._left_healthy.pop(key, None)
-            self._applied.pop(key, None)
+            self._healthy_until[key] = math.inf
+            if not (record and record.outdated):
+                self._applied.pop(key, None)
             return now
         # Without the time of an apply only observations count; otherwise the deadline would always start now.
         applied = self._applied_at(key, record.applied_at, now) if record and record.applied_at else -math.inf
-        if key in self._healthy or applied == -math.inf:
-            self._healthy.discard(key)
-            self._left_healthy.setdefault(key, now)
-        return deadline_start(applied=applied, left_healthy=self._left_healthy.get(key), now=now)
+        until = self._healthy_until.get(key, math.inf if applied == -math.inf else None)
+        if until == math.inf:
+            until = self._healthy_until[key] = now
+        return deadline_start(applied=applied, left_healthy=until, now=now)
 
     def _applied_at(self, key: ObjectKey, when: str, now: float) -> float:
         known = self._applied.get(key)
@@ -305,13 +287,12 @@ class HealthTracker:
         self, health: Health[ObjectKey], revision: str, now: float, *, lasts: bool, holds: bool
     ) -> tuple[Health[ObjectKey], float | None]:
         self._fallen_since = None if health.status == "True" else self._fallen_since or now
-        since = self._fallen_since
-        before = self._published
-        wait = publish_after(health, before, revision=revision, fallen_since=since, now=now, lasts=lasts, holds=holds)
-        if wait and before:
-            return before.health, wait
+        shown, current = self._published, Published(health=health, revision=revision, at=now, holds=holds)
+        wait = publish_after(current, shown, fallen_since=self._fallen_since, lasts=lasts)
+        if wait and shown:
+            return shown.health, wait
         if wait is not None:
-            self._published = Published(health=health, revision=revision, at=now, holds=holds)
+            self._published = current
         return health, None
 
 

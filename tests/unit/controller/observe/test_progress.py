@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -393,7 +394,7 @@ def test_nothing_is_remembered_of_objects_that_a_revision_does_not_have(*, is_to
             record = Record(key=key, owner="shop", applied_digest="d", verdict=verdict)
             changed = {key, gone} if is_told else None
             tracker.summarize({key: Left("d", "")}, {key: record}, f"r{number}", DEADLINE, changed=changed)
-    assert (tracker._healthy, tracker._left_healthy, tracker._applied) == ({key}, {}, {})
+        assert (tracker._healthy_until, tracker._applied, tracker._rollouts) == ({key: math.inf}, {}, {})
 
 
 def test_only_what_has_changed_or_was_not_healthy_is_judged(tracker: Tracker) -> None:

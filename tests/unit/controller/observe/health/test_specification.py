@@ -217,7 +217,8 @@ def test_what_was_healthy_for_an_hour_is_published_after_15_seconds_and_failed_a
     def seen_at(now: float) -> tuple[str, float | None]:
         verdict = with_deadline(unavailable, since=since, now=now, deadline=600)
         health = aggregate([("Deployment foo/web", verdict)])
-        return str(health.reason), publish_after(health, published, revision="sha256:a", fallen_since=fell, now=now)
+        current = Published(health=health, revision="sha256:a", at=now)
+        return str(health.reason), publish_after(current, published, fallen_since=fell)
 
     assert seen_at(fell) == ("Progressing", 15.0)
     assert seen_at(fell + 15) == ("Progressing", 0.0)
