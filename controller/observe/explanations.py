@@ -34,9 +34,9 @@ from rukpak.controller.observe.health.explain import (
     explain_by_events,
     explain_ends,
     explain_namespace,
-    explain_refusal,
     find_silent,
 )
+from rukpak.controller.observe.health.kubelet import read_refusal
 from rukpak.controller.observe.health.stability import Answer
 from rukpak.controller.observe.health.verdict import State, Verdict
 from rukpak.controller.observe.records import Record
@@ -228,7 +228,7 @@ class Explainer:
         answer = explain(pods)
         if answer is None:
             is_asked = key[:2] in _SILENT_KINDS and record.uid
-            return explain_refusal(self._list_events(key.namespace, record.uid) or ()) if is_asked else None, ends
+            return read_refusal(self._list_events(key.namespace, record.uid) or ()) if is_asked else None, ends
         silent = find_silent(pods, answer)
         if silent is None:
             return answer, ends

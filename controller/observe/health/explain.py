@@ -9,24 +9,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
 
 from rukpak.controller.observe.health.kubelet import (
     IMAGE_REASONS,
-    MOST_CONTAINERS,
+    Container,
+    containers_of,
     describe_end,
     describe_pending,
     describe_unready,
     describe_unscheduled,
     describe_waiting,
-    is_sidecar,
-    last_end,
-    may_be_killed,
     quote,
     read_hindrance,
     read_killing,
     read_probe,
-    read_refusal,
     unready_container,
 )
 from rukpak.controller.observe.health.verdict import (
@@ -51,8 +47,6 @@ FATAL = frozenset({CRASH_LOOP, "InvalidImageName", "ErrImageNeverPull"})
 CRASHES = 3
 """Ends of the same container after which it is not expected to recover: an application that ends once or twice may be
 waiting for its database. A container runs for a while between two crashes: counting keeps the verdict stable."""
-_FIRST = (("initContainerStatuses", "init container"),)
-_CONTAINERS = (*_FIRST, ("containerStatuses", "container"))
 NOT_OBSERVED = "PodNotObserved"
 PENDING = "PodPending"
 NOT_READY = "PodNotReady"
@@ -111,9 +105,9 @@ def _ended(subject: Subject) -> Verdict:
     pod, reason = subject.manifest, reason_or(text(subject.manifest, "status", "reason"), "")
     if said := quote(text(pod, "status", "message"), pod):
         return failed(reason or "PodFailed", said)
-    for label, status in _containers(subject):
-        if integer(status, "state", "terminated", "exitCode"):
-            return failed(reason or _exit_reason(status), describe_end(pod, label, status))
+    for each in containers_of(pod):
+        if integer(each.status, "state", "terminated", "exitCode"):
+            return failed(reason or _exit_reason(each.status), describe_end(each))
     if disrupted := subject.held("DisruptionTarget"):
         return failed(reason or reason_or(disrupted.reason, "PodFailed"), quote(disrupted.message, pod))
     return failed(reason or "PodFailed", "status.phase is Failed")
@@ -125,18 +119,18 @@ def _exit_reason(status: Manifest) -> str:
 
 
 def _worst_container(subject: Subject) -> Verdict | None:
-    verdicts = [each for label, status in _containers(subject) if (each := _container(subject, label, status))]
+    verdicts = [verdict for each in containers_of(subject.manifest) if (verdict := _judge_container(each))]
     return min(verdicts, key=lambda verdict: verdict.state is not State.FAILED, default=None)
 
 
-def _container(subject: Subject, label: str, status: Manifest) -> Verdict | None:
-    waiting = reason_or(text(status, "state", "waiting", "reason"), "")
-    if waiting == CRASH_LOOP or (waiting not in FATAL and _crash_loops(status)):
-        make = failed if _count_ends(status) >= CRASHES else progressing
-        return make(CRASH_LOOP, describe_end(subject.manifest, label, status))
+def _judge_container(container: Container) -> Verdict | None:
+    waiting = reason_or(text(container.status, "state", "waiting", "reason"), "")
+    if waiting == CRASH_LOOP or (waiting not in FATAL and _crash_loops(container.status)):
+        make = failed if _count_ends(container.status) >= CRASHES else progressing
+        return make(CRASH_LOOP, describe_end(container))
     if waiting in FATAL:
-        return failed(waiting, describe_waiting(subject.manifest, label, status))
-    return progressing(waiting, describe_waiting(subject.manifest, label, status)) if _is_hindered(waiting) else None
+        return failed(waiting, describe_waiting(container))
+    return progressing(waiting, describe_waiting(container)) if _is_hindered(waiting) else None
 
 
 def _is_hindered(reason: str) -> bool:
@@ -184,29 +178,28 @@ def ends_of(pods: Iterable[Manifest], since: str) -> Ends:
         since: older pods do not count either; as the API server writes times, empty for all.
     """
     new = (each for each in _of_newest_template(pods) if text(each, "metadata", "creationTimestamp") >= since)
-    return max((_ends_in(subject_of(each, Context())) for each in new), default=NO_ENDS)
+    return max(map(_ends_in, new), default=NO_ENDS)
 
 
-def _ends_in(pod: Subject) -> Ends:
-    restarts = text(pod.manifest, "spec", "restartPolicy") not in ("Never", "OnFailure")
-    first = [each for _, each in _containers(pod, _FIRST) if not is_sidecar(pod.manifest, text(each, "name"))]
+def _ends_in(pod: Manifest) -> Ends:
+    restarts = text(pod, "spec", "restartPolicy") not in ("Never", "OnFailure")
     found = [
-        Ends(count, describe_end(pod.manifest, label, status))
-        for label, status in _containers(pod)
-        if (count := _count_errors(status, stays=restarts and status not in first))
+        Ends(count, describe_end(each))
+        for each in containers_of(pod)
+        if (count := _count_errors(each, stays=restarts and (each.is_sidecar or not each.is_init)))
     ]
     return max(found, default=NO_ENDS)
 
 
-def _count_errors(status: Manifest, *, stays: bool) -> int:
+def _count_errors(container: Container, *, stays: bool) -> int:
     """Return how often a container has ended; 0 if it has succeeded, or may have ended on purpose.
 
     Args:
-        status: of the container.
+        container: of a pod.
         stays: whether it should run as long as its pod, so that it is started again whatever its exit code.
     """
-    ends, code = _count_ends(status), integer(last_end(status), "exitCode")
-    has_succeeded = not stays and integer(status, "state", "terminated", "exitCode") == 0
+    ends, code = _count_ends(container.status), integer(container.end, "exitCode")
+    has_succeeded = not stays and integer(container.status, "state", "terminated", "exitCode") == 0
     return 0 if has_succeeded or (not code and ends < CRASHES) else ends
 
 
@@ -224,16 +217,8 @@ def _waiting(subject: Subject, phase: str) -> Verdict:
     if not phase:
         return progressing(NOT_OBSERVED, "the pod has no status yet")
     if phase == "Pending":
-        return progressing(PENDING, describe_pending(subject, _containers(subject, _FIRST))[0])
-    return progressing(NOT_READY, describe_unready(subject, _containers(subject))[0])
-
-
-def _containers(subject: Subject, kinds: Iterable[tuple[str, str]] = _CONTAINERS) -> Iterator[tuple[str, Manifest]]:
-    for key, word in kinds:
-        for status in islice(mappings(subject.manifest, "status", key), MOST_CONTAINERS):
-            name = text(status, "name")
-            is_beside = key == "initContainerStatuses" and is_sidecar(subject.manifest, name)
-            yield f'{"sidecar" if is_beside else word} "{name}"', status
+        return progressing(PENDING, describe_pending(subject)[0])
+    return progressing(NOT_READY, describe_unready(subject)[0])
 
 
 def pods_of(workload: Manifest, verdict: Verdict) -> str:
@@ -314,17 +299,17 @@ def find_silent(pods: Iterable[Manifest], verdict: Verdict) -> Manifest | None:
 
 def _is_silent(subject: Subject, verdict: Verdict) -> bool:
     if verdict.reason == PENDING:
-        return not describe_pending(subject, _containers(subject, _FIRST))[1]
+        return not describe_pending(subject)[1]
     if verdict.reason == NOT_READY:
-        return not describe_unready(subject, _containers(subject))[1]
-    return any(may_be_killed(subject.manifest, status) for status in _crashed(subject, verdict))
+        return not describe_unready(subject)[1]
+    return any(each.may_be_killed for each in _crashed(subject.manifest, verdict))
 
 
-def _crashed(subject: Subject, verdict: Verdict) -> Iterator[Manifest]:
-    for label, status in _containers(subject):
-        found = _container(subject, label, status) if verdict.reason == CRASH_LOOP else None
+def _crashed(pod: Manifest, verdict: Verdict) -> Iterator[Container]:
+    for each in containers_of(pod) if verdict.reason == CRASH_LOOP else ():
+        found = _judge_container(each)
         if found and found.message == verdict.message:
-            yield status
+            yield each
 
 
 def explain_by_events(verdict: Verdict, silent: Manifest, events: Iterable[Manifest] | None) -> Verdict:
@@ -337,28 +322,21 @@ def explain_by_events(verdict: Verdict, silent: Manifest, events: Iterable[Manif
     """
     if events is None:
         return verdict if verdict.reason == CRASH_LOOP else replace(verdict, hint=MAY_NOT_LIST_EVENTS)
-    found, subject = list(events), subject_of(silent, Context())
+    found = list(events)
     if verdict.reason == CRASH_LOOP:
-        said = (read_killing(silent, status, found) for status in _crashed(subject, verdict))
+        said = (read_killing(each, found) for each in _crashed(silent, verdict))
         return replace(verdict, message="; ".join(filter(None, (verdict.message, *said))))
-    unready = unready_container(_containers(subject))
-    if unready and (told := read_probe(silent, unready[1], found)):
-        return progressing(told.reason, f"{unready[0]}: {told.message}")
-    is_running = unready and "running" in mapping(unready[1], "state")
-    told = None if is_running else read_hindrance(silent, found)
-    return progressing(told.reason, told.message) if told else verdict
+    unready = unready_container(silent)
+    if unready and (told := read_probe(unready, found)):
+        return told
+    is_running = unready and "running" in mapping(unready.status, "state")
+    return (None if is_running else read_hindrance(silent, found)) or verdict
 
 
 def explain_ends(ends: Ends, verdict: Verdict, told: Verdict) -> Ends:
     """Return how a container has ended, with what `explain_by_events` adds to a verdict if that is about the same."""
     is_same = (verdict.reason, verdict.message) == (CRASH_LOOP, ends.text)
     return replace(ends, text=told.message) if is_same else ends
-
-
-def explain_refusal(events: Iterable[Manifest]) -> Verdict | None:
-    """Return why the Pods of a workload are not created, from its Events; None if these do not say."""
-    told = read_refusal(events)
-    return progressing(told.reason, told.message) if told else None
 
 
 def explain_namespace(namespace: Manifest) -> Verdict | None:
