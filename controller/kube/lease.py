@@ -30,6 +30,7 @@ from rukpak.controller.kube.errors import ApiError, attempt
 from rukpak.controller.kube.resources import NAMESPACES, Resource
 from rukpak.controller.kube.watch import Reflector
 from rukpak.controller.processes.supervision import Kind
+from rukpak.controller.untrusted import field, mapping, text
 
 log = logging.getLogger(__name__)
 
@@ -216,9 +217,8 @@ class Election:
         duration = clamp(spec.get("leaseDurationSeconds"), 0.0, LONGEST_DURATION) or 0.0
         return self._clock() - self._seen_at >= max(duration, self._times.duration)
 
-    def _spec(self) -> dict[str, Any]:
-        spec: dict[str, Any] = (self._lease or {}).get("spec") or {}
-        return spec
+    def _spec(self) -> Mapping[str, Any]:
+        return mapping(self._lease, "spec")
 
     def _seconds(self) -> float:
         return max(min(self._remaining(), self._times.renew), SHORTEST_TIMEOUT)
@@ -316,17 +316,10 @@ class Election:
 
 
 def _is_lease(value: Any, namespace: str, name: str) -> bool:
-    if not isinstance(value, dict) or (value.get("apiVersion"), value.get("kind")) != (LEASES.api_version, LEASES.kind):
-        return False
-    metadata, spec = value.get("metadata"), value.get("spec") or {}
-    if not isinstance(metadata, dict) or not isinstance(spec, dict):
-        return False
-    version = metadata.get("resourceVersion")
-    return (
-        (metadata.get("namespace"), metadata.get("name")) == (namespace, name)
-        and isinstance(version, str)
-        and version != ""
-    )
+    about = mapping(value, "metadata")
+    kind, place = (text(value, "apiVersion"), text(value, "kind")), (text(about, "namespace"), text(about, "name"))
+    is_whole = text(about, "resourceVersion") != "" and isinstance(field(value, "spec") or {}, dict)
+    return is_whole and (kind, place) == ((LEASES.api_version, LEASES.kind), (namespace, name))
 
 
 def _is_restored(metadata: Mapping[str, Any], known: Mapping[str, Any]) -> bool:

@@ -89,10 +89,6 @@ class SeenDeployment:
         return usable(read(marshal.loads(zlib.decompress(self.packed))))  # noqa: S302
 
 
-def _index_by(function: Callable[[BundleDeployment], Collection[str]]) -> Callable[[SeenDeployment], Collection[str]]:
-    return lambda seen: function(seen.outline) if seen.outline else ()
-
-
 class SeenDeployments:
     """Thread-safe: all BundleDeployments, watched, and indexed by the others that they name.
 
@@ -118,7 +114,7 @@ class SeenDeployments:
             client,
             DEPLOYMENTS.path(),
             project=self._make_seen,
-            functions={name: _index_by(function) for name, function in INDEX_FUNCTIONS.items()},
+            functions=INDEX_FUNCTIONS,
             on_change=self._note,
             on_synced=synced,
             on_failed=self._note_failure,
@@ -276,29 +272,28 @@ def make_seen(manifest: dict[str, Any], shard: Shard = DEFAULT_SHARD) -> SeenDep
     metadata = manifest["metadata"]
     deployment, problem = try_to_read(manifest)
     served = shard.serves(strings(metadata, "labels"))
-    if not served:
-        return SeenDeployment(
-            name=metadata["name"],
-            uid=metadata["uid"],
-            resource_version=metadata["resourceVersion"],
-            outline=_outline_foreign(deployment) if deployment else None,
-            served=False,
-        )
-    if problem:
+    if problem and served:
         log.warning("BundleDeployment cannot be read", extra={"BundleDeployment": metadata["name"], "problem": problem})
-    outline, packed = _outline(deployment, manifest) if deployment else (None, b"")
-    checks = deployment.spec.health_checks if deployment else ()
+    outline, packed = _outline(deployment, manifest, served=served) if deployment else (None, b"")
+    checks = deployment.spec.health_checks if deployment and served else ()
     return SeenDeployment(
         name=metadata["name"],
         uid=metadata["uid"],
         resource_version=metadata["resourceVersion"],
         outline=outline,
+        served=served,
         packed=packed,
         checks=tuple(check.model_dump(mode="json", by_alias=True, exclude_defaults=True) for check in checks),
     )
 
 
-def _outline(deployment: BundleDeployment, manifest: Mapping[str, Any]) -> tuple[BundleDeployment, bytes]:
+def _outline(
+    deployment: BundleDeployment, manifest: Mapping[str, Any], *, served: bool
+) -> tuple[BundleDeployment, bytes]:
+    """Return the outline of a BundleDeployment, and the whole, compressed, if that is more and it is served."""
+    if not served:
+        spec = deployment.spec.model_copy(update={**_LEFT_OUT, "sources": ()})
+        return deployment.model_copy(update={"spec": spec, "metadata": _outline_metadata(deployment.metadata)}), b""
     metadata = {key: value for key, value in manifest["metadata"].items() if key != "managedFields"}
     update: dict[str, Any] = {}
     if len(marshal.dumps(manifest["spec"])) > LARGE_BYTES:
@@ -310,11 +305,6 @@ def _outline(deployment: BundleDeployment, manifest: Mapping[str, Any]) -> tuple
         return deployment, b""
     packed = zlib.compress(marshal.dumps({**manifest, "metadata": metadata}), level=1)
     return deployment.model_copy(update=update), packed
-
-
-def _outline_foreign(deployment: BundleDeployment) -> BundleDeployment:
-    spec = deployment.spec.model_copy(update={**_LEFT_OUT, "sources": ()})
-    return deployment.model_copy(update={"spec": spec, "metadata": _outline_metadata(deployment.metadata)})
 
 
 def _outline_source(source: Source) -> Source:
@@ -366,11 +356,9 @@ def is_damaged(deployment: BundleDeployment) -> bool:
 
 def needs_pass(old: SeenDeployment | None, new: SeenDeployment | None) -> bool:
     """Return whether a change needs a pass; the controller's own writes to status do not."""
-    return old is None or new is None or _pass_inputs(old) != _pass_inputs(new) or _is_wiped(old, new)
-
-
-def _is_wiped(old: SeenDeployment, new: SeenDeployment) -> bool:
-    return not _lacks_status(old) and _lacks_status(new)
+    if old is None or new is None or _pass_inputs(old) != _pass_inputs(new):
+        return True
+    return _lacks_status(new) and not _lacks_status(old)
 
 
 def _lacks_status(seen: SeenDeployment) -> bool:
@@ -495,9 +483,9 @@ def find_hindrance(deployment: BundleDeployment) -> str:
 
 DEPENDENTS = "spec.dependsOn"
 TAKERS = "spec.takeOver"
-INDEX_FUNCTIONS: Mapping[str, Callable[[BundleDeployment], Collection[str]]] = {
-    DEPENDENTS: lambda each: each.spec.required_deployments,
-    TAKERS: lambda each: {giver.name for giver in each.spec.take_over},
+INDEX_FUNCTIONS: Mapping[str, Callable[[SeenDeployment], Collection[str]]] = {
+    DEPENDENTS: lambda each: each.outline.spec.required_deployments if each.outline else (),
+    TAKERS: lambda each: {giver.name for giver in each.outline.spec.take_over} if each.outline else (),
 }
 """By index, the names of those that a BundleDeployment names there, which need not exist."""
 

@@ -114,25 +114,22 @@ class Evaluator:
         Raises: _TooExpensiveError, RuntimeError.
         """
         with self._places:
-            return self._ask_next(request)
-
-    def _ask_next(self, request: bytes) -> Any:
-        with self._lock:
-            child = self._idle.pop() if self._idle else None
-        child = child or _Child()
-        try:
-            answer = child.ask(request)
-        except RuntimeError as error:
-            log.info("asking another child about an expression", extra={"cause": str(error)})
-            child = _Child()
-            answer = child.ask(request)
-        with self._lock:
-            is_kept = not (self._is_stopped or child.has_grown())
-            if is_kept:
-                self._idle.append(child)
-        if not is_kept:
-            child.close()
-        return answer
+            with self._lock:
+                child = self._idle.pop() if self._idle else None
+            child = child or _Child()
+            try:
+                answer = child.ask(request)
+            except RuntimeError as error:
+                log.info("asking another child about an expression", extra={"cause": str(error)})
+                child = _Child()
+                answer = child.ask(request)
+            with self._lock:
+                is_kept = not (self._is_stopped or child.has_grown())
+                if is_kept:
+                    self._idle.append(child)
+            if not is_kept:
+                child.close()
+            return answer
 
 
 class _TooExpensiveError(Exception):

@@ -103,9 +103,9 @@ NOTHING = Explanations(known={}, next_change=None)
 class _Inquiry:
     """The last request for an object, and its answer."""
 
-    about: Verdict | None
-    asked: float
-    waiting: bool = True
+    about: Verdict | None = None
+    asked: float = -math.inf
+    waiting: bool = False
     """Whether its answer has not arrived."""
     pause: float = 0.0
     """0 before the first answer."""
@@ -113,6 +113,8 @@ class _Inquiry:
 
     def due(self, question: Question) -> float:
         """Return when the next request is due. After an object has Failed, only one, unless another one is needed."""
+        if self.asked == -math.inf:
+            return self.asked
         if self.waiting:
             return self.asked + AGAIN_SECONDS
         if self.asked < question.since:
@@ -122,6 +124,10 @@ class _Inquiry:
             return self.asked + min(AGAIN_SECONDS, question.most)
         is_failed = verdict is not None and verdict.state is State.FAILED
         return math.inf if is_failed else self.asked + min(self.pause or AGAIN_SECONDS, question.most)
+
+
+_NONE = _Inquiry()
+"""For an object that was not asked about."""
 
 
 @dataclass(slots=True)
@@ -134,8 +140,7 @@ class Inquiries:
 
     def answer_on(self, key: ObjectKey) -> Answer | None:
         """Return the newest answer about an object; None if there is none."""
-        inquiry = self.known.get(key)
-        return inquiry.answer if inquiry else None
+        return self.known.get(key, _NONE).answer
 
 
 class Explainer:
@@ -175,14 +180,14 @@ class Explainer:
             known = {q.record.key: before[q.record.key] for q in questions if q.record.key in before}
             lately = [at for at in inquiries.asked if now - at < AGAIN_SECONDS]
             urgent = [each for each in questions if each.urgent]
-            waiting = sum(known[q.record.key].waiting for q in urgent if q.record.key in known)
+            waiting = sum(known.get(each.record.key, _NONE).waiting for each in urgent)
             others = [each for each in questions if not each.urgent]
             seldom = _choose(others, known, now)[: max(MOST - len(lately), 0)]
             asked = [*_choose(urgent, known, now)[: max(MOST_URGENT - waiting, 0)], *seldom]
             for question in asked:
-                record, last = question.record, known.get(question.record.key)
-                answer, pause = (last.answer, last.pause) if last else (None, 0.0)
-                known[record.key] = _Inquiry(about=record.verdict, asked=now, pause=pause, answer=answer)
+                record = question.record
+                last = known.get(record.key, _NONE)
+                known[record.key] = replace(last, about=record.verdict, asked=now, waiting=True)
             inquiries.known, inquiries.asked = known, lately + [now] * len(seldom)
             # Before an answer arrives, which wakes the BundleDeployment: it is news for the next pass.
             found = Explanations(
@@ -282,23 +287,13 @@ def may_explain(record: Record) -> bool:
 
 
 def _choose(questions: Sequence[Question], inquiries: Mapping[ObjectKey, _Inquiry], now: float) -> list[Question]:
-    due = [each for each in questions if _due(each, inquiries) <= now]
-    return sorted(due, key=lambda each: _asked(each, inquiries))
+    due = [each for each in questions if inquiries.get(each.record.key, _NONE).due(each) <= now]
+    return sorted(due, key=lambda each: inquiries.get(each.record.key, _NONE).asked)
 
 
 def _seconds_to_next(
     questions: Sequence[Question], inquiries: Mapping[ObjectKey, _Inquiry], now: float
 ) -> float | None:
-    soonest = min((_due(each, inquiries) for each in questions), default=math.inf)
+    soonest = min((inquiries.get(each.record.key, _NONE).due(each) for each in questions), default=math.inf)
     # An object that is due but exceeded the limit waits until more requests are allowed.
     return None if soonest == math.inf else max(soonest - now, AGAIN_SECONDS if soonest <= now else 0.0)
-
-
-def _due(question: Question, inquiries: Mapping[ObjectKey, _Inquiry]) -> float:
-    inquiry = inquiries.get(question.record.key)
-    return inquiry.due(question) if inquiry else -math.inf
-
-
-def _asked(question: Question, inquiries: Mapping[ObjectKey, _Inquiry]) -> float:
-    inquiry = inquiries.get(question.record.key)
-    return inquiry.asked if inquiry else -math.inf

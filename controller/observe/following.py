@@ -27,10 +27,11 @@ from itertools import islice
 from typing import Any
 
 from rukpak.controller.formats.objects import ObjectKey
-from rukpak.controller.kube.cache import Cache, Change, Trace, make_trace
+from rukpak.controller.kube.cache import Cache, Trace, key_of, make_trace
 from rukpak.controller.kube.client import ApiError, Client, User
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.encoding import METADATA
+from rukpak.controller.kube.errors import attempt
 from rukpak.controller.kube.resources import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -261,24 +262,15 @@ class _Followed:
     def poll(self) -> None:
         """Send one request, and report changes; a failed one is retried in its turn."""
         path = self._reference.resource.path(self._reference.namespace, self._reference.name)
+        get = partial(self._client.request, "GET", path, accept=METADATA, timeout=TIMEOUT)
         self.cache.begin_listing()
         try:
-            reply = self._client.request("GET", path, accept=METADATA, timeout=TIMEOUT)
-        except ApiError as error:
-            if error.status == HTTPStatus.NOT_FOUND:
-                self._take(None)
+            reply = attempt(get, HTTPStatus.NOT_FOUND)
+        except ApiError:
             return
-        self._take(self._project(reply.value))
-
-    def _take(self, record: Trace | Record | None) -> None:
-        known = self._known
-        if record is not None:
-            changes = self.cache.put(record)
-        elif known is not None:
-            changes = self.cache.remove(known) or [Change(known, None)]
-        else:
-            changes = []
-        for change in changes:
+        found = [self._project(reply.value)] if reply else []
+        version = found[0].resource_version if found else ""
+        for change in self.cache.replace({key_of(each): each for each in found}, version):
             self.compare(change.old, change.new)
         was_complete = self.cache.complete
         self.cache.end_listing()

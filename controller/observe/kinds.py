@@ -327,13 +327,10 @@ def _compare(before: Record | None, now: Record | None) -> Record | None:
     if now is None or not (now.reported or now.rollout or now.verdict == NOT_OBSERVED):
         return now
     if before is None or before.uid != now.uid:
-        is_old = now.reported is not None and is_outdated(None, now.reported, now.applied_at, was_outdated=False)
-        return replace(now, outdated=True) if is_old else now
-    if now.verdict == NOT_OBSERVED:
+        before = Record(key=now.key)
+    elif now.verdict == NOT_OBSERVED:
         return replace(now, reported=before.reported, outdated=before.outdated, falls=before.falls)
-    is_old = now.reported is not None and is_outdated(
-        before.reported, now.reported, now.applied_at, was_outdated=before.outdated
-    )
+    is_old = is_outdated(before.reported, now.reported, now.applied_at, was_outdated=before.outdated)
     falls = before.falls + _falls(before, now)
     return replace(now, outdated=is_old, falls=falls) if is_old or falls else now
 

@@ -48,12 +48,15 @@ class Watches:
         """How often `refresh` was called: what was read before does not count any more."""
         self.deployments = SeenDeployments(client, self._deployment_changed, self._deployments_synced, shard)
         self._definitions = Definitions(client, self._definition_changed, self._definitions_settled)
-        self._classes = StorageClasses(client, self._classes_changed, self._classes_settled)
+        self._classes = StorageClasses(client, self._classes_changed, lambda: self.objects.notify_requiring(CLAIM))
         self._namespaces = _watch_changes(client, NAMESPACES, lambda _old, _new: listener.cluster_changed())
-        self._others: list[Reflector[Any]] = [
+        self._single: list[Reflector[Any]] = [
+            self.deployments.reflector,
+            self._definitions.reflector,
             _watch_changes(client, API_SERVICES, self._api_service_changed),
             self._namespaces,
         ]
+        """Those that are started at once."""
         self.served = ServedKinds(discovery, self._definitions)
         self.projection = Projection(self.deployments, self._definitions, self._classes, self.evaluator)
         self.objects = ManagedObjects(
@@ -67,13 +70,11 @@ class Watches:
 
     def include(self, reflector: Reflector[Any]) -> None:
         """Start, stop, check and refresh another watch together with these; only before they start."""
-        self._others.append(reflector)
+        self._single.append(reflector)
 
     def start(self) -> None:
         """Start to watch; returns immediately."""
-        self.deployments.reflector.start()
-        self._definitions.reflector.start()
-        for reflector in self._others:
+        for reflector in self._single:
             reflector.start()
 
     def stop(self) -> None:
@@ -84,8 +85,7 @@ class Watches:
         self.evaluator.stop()
 
     def _reflectors(self) -> list[Reflector[Any]]:
-        single = (self.deployments.reflector, self._definitions.reflector, self._classes.reflector)
-        return [*single, *self._others, *self.objects.reflectors()]
+        return [*self._single, self._classes.reflector, *self.objects.reflectors()]
 
     def stuck(self) -> list[str]:
         """Return the paths of the watches whose threads ended or hang."""
@@ -162,9 +162,6 @@ class Watches:
 
     def _classes_changed(self) -> None:
         self.objects.classes_changed()
-
-    def _classes_settled(self) -> None:
-        self.objects.notify_requiring(CLAIM)
 
     def _api_service_changed(self, _old: Trace | None, new: Trace | None) -> None:
         self._served_kinds_changed()

@@ -587,10 +587,9 @@ def _generation_not_observed(subject: Subject) -> Verdict | None:
 
 def _standard_conditions(subject: Subject) -> Verdict | None:
     # Reconciling takes precedence over Stalled.
-    if reconciling := subject.held("Reconciling"):
-        return progressing(reason_or(reconciling.reason, "Reconciling"), reconciling.message)
-    if stalled := subject.held("Stalled"):
-        return failed(reason_or(stalled.reason, "Stalled"), stalled.message)
+    for condition_type, make in (("Reconciling", progressing), ("Stalled", failed)):
+        if condition := subject.held(condition_type):
+            return make(reason_or(condition.reason, condition_type), condition.message)
     return None
 
 
