@@ -180,10 +180,8 @@ class Cache(Generic[RecordT]):
     def records(self) -> list[RecordT]:
         """Return the newest known record of every object, in no order."""
         with self._lock:
-            if not self._ahead:
-                return list(self._watched.values())
-            untouched = [record for key, record in self._watched.items() if key not in self._ahead]
-            return untouched + [ahead.record for ahead in self._ahead.values() if ahead.record is not None]
+            newest = self._watched | {key: ahead.record for key, ahead in self._ahead.items()}
+            return [record for record in newest.values() if record is not None]
 
     def index(self, name: str, by: Hashable) -> list[RecordT]:
         """Return the newest known records that are found by something in an index, in no order."""
