@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
 from itertools import islice
 from signal import Signals
 from typing import NamedTuple
 
+from rukpak.api.bounds import read_time
 from rukpak.controller.observe.health.verdict import Manifest, Subject, Verdict, joined, progressing, stable
 from rukpak.controller.untrusted import integer, mapping, mappings, text, texts
 
@@ -118,9 +118,8 @@ _FAILED_HOOK = "its postStart hook failed"
 _TIMED_OUT = re.compile(r"command (?:\S+ )?timed out")
 # What is said of all volumes of a pod together.
 _UNSPECIFIC = "Unable to attach or mount volumes"
-_LATELY = timedelta(minutes=5)
+_LATELY_SECONDS = 300.0
 """How much older than the last one an Event may be to count: the kubelet repeats each within two minutes or so."""
-_NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 class Container(NamedTuple):
@@ -356,7 +355,7 @@ def read_killing(container: Container, events: Iterable[Manifest]) -> str:
     found = [event for event in events if _is_about(event, container)]
     # A kubelet soon reports no more than one Event about a pod in five minutes.
     is_usual = integer(end, "exitCode") in _KILLED_CODES
-    lately = [event for event in found if is_usual or _time_of(event) >= _parse(text(end, "startedAt"))]
+    lately = [event for event in found if is_usual or _time_of(event) >= (read_time(text(end, "startedAt")) or 0.0)]
     if any(text(event, "reason") == "FailedPostStartHook" for event in lately):
         return _FAILED_HOOK
     killed = (_KILLED.search(text(event, "message")[:_READ]) for event in lately)
@@ -383,17 +382,10 @@ def _is_about(event: Manifest, container: Container) -> bool:
 def _latest(events: Iterable[Manifest]) -> list[Manifest]:
     # What older Events tell is over.
     found = list(events)
-    last = max(map(_time_of, found), default=_NEVER)
-    return [event for event in found if last - _time_of(event) <= _LATELY]
+    last = max(map(_time_of, found), default=0.0)
+    return [event for event in found if last - _time_of(event) <= _LATELY_SECONDS]
 
 
-def _time_of(event: Manifest) -> datetime:
+def _time_of(event: Manifest) -> float:
     times = (text(event, "series", "lastObservedTime"), text(event, "lastTimestamp"), text(event, "eventTime"))
-    return max(_parse(time) for time in (*times, text(event, "metadata", "creationTimestamp")))
-
-
-def _parse(time: str) -> datetime:
-    try:
-        return datetime.fromisoformat(time).astimezone(UTC)
-    except (ValueError, OverflowError):
-        return _NEVER
+    return max(read_time(time) or 0.0 for time in (*times, text(event, "metadata", "creationTimestamp")))

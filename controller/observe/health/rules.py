@@ -293,15 +293,12 @@ def _deployment_gap(subject: Subject) -> Verdict | None:
 
 
 def _deployment_availability(subject: Subject, rollout: Condition | None) -> Verdict:
-    if _has_deadline(subject) and not (rollout and rollout.holds and rollout.reason == "NewReplicaSetAvailable"):
+    has_deadline = integer(subject.manifest, "spec", "progressDeadlineSeconds") not in (None, _NO_DEADLINE)
+    if has_deadline and not (rollout and rollout.holds and rollout.reason == "NewReplicaSetAvailable"):
         return progressing("ReplicaSetNotAvailable", "the new ReplicaSet is not available yet")
     if not subject.holds("Available"):
         return progressing("DeploymentNotAvailable", "condition Available is not True")
     return HEALTHY
-
-
-def _has_deadline(subject: Subject) -> bool:
-    return integer(subject.manifest, "spec", "progressDeadlineSeconds") not in (None, _NO_DEADLINE)
 
 
 def _stateful_set_gap(subject: Subject) -> Verdict | None:
@@ -470,10 +467,9 @@ def _judge_by_expressions(given: Manifest, subject: Subject) -> Verdict:
 
 
 def _matches(matcher: Manifest, subject: Subject) -> bool:
-    condition, of_field = matcher.get("condition"), matcher.get("field")
-    if isinstance(condition, Mapping):
+    if condition := mapping(matcher, "condition"):
         return _condition_matches(condition, subject)
-    return isinstance(of_field, Mapping) and _field_matches(of_field, subject.manifest)
+    return _field_matches(mapping(matcher, "field"), subject.manifest)
 
 
 def _condition_matches(matcher: Manifest, subject: Subject) -> bool:
@@ -523,14 +519,13 @@ def _describe(matcher: Manifest, subject: Subject, default: str, *, negated: boo
 
 def _sentence(matcher: Manifest, *, negated: bool) -> str:
     verb = "is not" if negated else "is"
-    condition, of_field = matcher.get("condition"), matcher.get("field")
-    if isinstance(condition, Mapping):
+    if condition := mapping(matcher, "condition"):
         reasons = f" with reason {' or '.join(condition['reasons'])}" if condition.get("reasons") else ""
         return f"condition {text(condition, 'type')} {verb} {text(condition, 'status')}{reasons}"
-    path, other = text(of_field, "path"), text(of_field, "equalsPath")
+    path, other = text(matcher, "field", "path"), text(matcher, "field", "equalsPath")
     if other:
         return f"{path} {verb} equal to {other}"
-    return f"{path} {verb} one of {', '.join(field(of_field, 'in') or ())}"
+    return f"{path} {verb} one of {', '.join(field(matcher, 'field', 'in') or ())}"
 
 
 _RULES: Mapping[tuple[str, str], Callable[[Subject], Verdict]] = {
