@@ -26,6 +26,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -65,26 +66,18 @@ class Evaluator:
         self._lock = threading.Lock()
         self._places = threading.BoundedSemaphore(PLACES)
         self._idle: list[_Child] = []
-        self._problems: dict[str, str] = {}
-        """What was answered about expressions, well-formed or not."""
         self._is_stopped = False
-
-    def find_problem(self, expression: str) -> str:
-        """Return what is wrong with an expression, and where; empty if nothing is.
+        self.find_problem = lru_cache(_MOST_KNOWN)(self._find_problem)
+        """Returns what is wrong with an expression, and where; empty if nothing is.
 
         Raises: RuntimeError if no child answers.
         """
-        known = self._problems.get(expression)
-        if known is not None:
-            return known
+
+    def _find_problem(self, expression: str) -> str:
         try:
-            found = cast("str", self._ask(expressions.write(expression)))
+            return cast("str", self._ask(expressions.write(expression)))
         except _TooExpensiveError as error:
-            found = f"is {error}"
-        if len(self._problems) >= _MOST_KNOWN:
-            self._problems.clear()
-        self._problems[expression] = found
-        return found
+            return f"is {error}"
 
     def evaluate(self, given: Sequence[str], manifest: Any) -> Sequence[Answer]:
         """Return what well-formed expressions say about an object, in the same order.
