@@ -23,12 +23,12 @@ from http import HTTPStatus
 from typing import Any
 
 from rukpak.api.bounds import clamp, clamp_wait
-from rukpak.controller.kube.cache import Trace, make_trace, parse_version
+from rukpak.controller.kube.cache import make_trace, parse_version
 from rukpak.controller.kube.client import Client, Fence, read_clock
 from rukpak.controller.kube.encoding import micro_time
 from rukpak.controller.kube.errors import ApiError, attempt
 from rukpak.controller.kube.resources import NAMESPACES, Resource
-from rukpak.controller.kube.watch import Reflector
+from rukpak.controller.kube.watch import ListWatch, Reflector
 from rukpak.controller.processes.supervision import Kind
 from rukpak.controller.untrusted import field, mapping, text
 
@@ -113,11 +113,8 @@ class Election:
         self._awake = threading.Event()
         # Restarted, it could lead with what the bug has left of its state: a new process cannot.
         self._thread = client.supervisor.thread(Kind.ELECTION, "election", self._run, deaths=0)
-        self._watch = Reflector[Trace](
-            client,
-            LEASES.path(namespace),
-            field_selector=f"metadata.name={name}",
-            metadata=True,
+        self._watch = Reflector(
+            ListWatch(client, LEASES.path(namespace), field_selector=f"metadata.name={name}", metadata=True),
             project=make_trace,
             on_change=lambda _old, _new: self._awake.set(),
         )

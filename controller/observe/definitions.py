@@ -16,7 +16,7 @@ from typing import Any
 
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.resources import DEFINITIONS, Resource
-from rukpak.controller.kube.watch import Reflector
+from rukpak.controller.kube.watch import ListWatch, Reflector
 from rukpak.controller.observe.health.verdict import Verdict
 from rukpak.controller.untrusted import mapping, mappings, text, texts
 
@@ -65,8 +65,7 @@ class Definitions:
         settled: Callable[[], None],
     ) -> None:
         self.reflector = Reflector[Definition](
-            client,
-            DEFINITIONS.path(),
+            ListWatch(client, DEFINITIONS.path()),
             project=make_definition,
             functions={KIND: lambda each: (each.kind,), GROUP: lambda each: (each.kind[0],)},
             on_change=changed,
@@ -158,8 +157,7 @@ class StorageClasses:
         self._changed = changed
         self._lock = threading.Lock()
         self.reflector = Reflector[_Class](
-            client,
-            STORAGE_CLASSES.path(),
+            ListWatch(client, STORAGE_CLASSES.path()),
             project=_make_class,
             on_change=self._note,
             on_synced=settled,

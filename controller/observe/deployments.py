@@ -35,7 +35,7 @@ from rukpak.controller.content.digests import is_digest
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.errors import attempt
 from rukpak.controller.kube.resources import DEFAULT_SHARD, DEPLOYMENTS, Shard, read_kinds, shard_of
-from rukpak.controller.kube.watch import Pace, Reflector
+from rukpak.controller.kube.watch import ListWatch, Pace, Reflector
 from rukpak.controller.untrusted import strings
 
 log = logging.getLogger(__name__)
@@ -111,8 +111,7 @@ class SeenDeployments:
         self._orphaned: dict[str, str] = {}
         """UIDs by name; see `was_orphaned`."""
         self.reflector = Reflector[SeenDeployment](
-            client,
-            DEPLOYMENTS.path(),
+            ListWatch(client, DEPLOYMENTS.path()),
             project=self._make_seen,
             functions=INDEX_FUNCTIONS,
             on_change=self._note,

@@ -41,7 +41,7 @@ from rukpak.controller.kube.resources import (
     GroupVersionKind,
     Resource,
 )
-from rukpak.controller.kube.watch import Reflector
+from rukpak.controller.kube.watch import ListWatch, Reflector
 from rukpak.controller.observe.records import Record, project
 from rukpak.controller.processes.supervision import Kind, Supervisor
 from rukpak.controller.sharing import Shares
@@ -182,9 +182,7 @@ class ObjectFollower:
     def _watch_grants(self, resource: Resource) -> Reflector[Trace]:
         # The first list may contain what was granted since the refusal, so its completion counts as a change.
         reflector = Reflector[Trace](
-            self._client,
-            resource.path(),
-            metadata=True,
+            ListWatch(self._client, resource.path(), metadata=True),
             project=make_trace,
             on_change=lambda _old, _new: self._grants_changed() if reflector.synced else None,
             on_synced=self._grants_changed,
@@ -241,11 +239,12 @@ class _Followed:
 
     def watch(self) -> None:
         """Have it watched, once the reflector is started; it is polled otherwise."""
-        self.reflector = Reflector(
-            self._client,
+        path, selector = (
             self._reference.resource.path(self._reference.namespace),
-            field_selector=f"metadata.name={self._reference.name}",
-            metadata=True,
+            f"metadata.name={self._reference.name}",
+        )
+        self.reflector = Reflector(
+            ListWatch(self._client, path, field_selector=selector, metadata=True),
             project=self._project,
             on_change=self.compare,
             on_synced=self._note_synced,

@@ -26,7 +26,7 @@ from rukpak.controller.kube.cache import Indexer
 from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.resources import GroupVersionKind, Resource
-from rukpak.controller.kube.watch import Reflector
+from rukpak.controller.kube.watch import ListWatch, Reflector
 from rukpak.controller.observe.definitions import Definition, Definitions, StorageClasses
 from rukpak.controller.observe.deployments import HealthCheck, SeenDeployments
 from rukpak.controller.observe.evaluation import Evaluations, Evaluator
@@ -409,11 +409,7 @@ class ManagedObjects:
         Returns: the kinds whose first list is in progress.
         Raises: ApiError if discovery fails.
         """
-        wanted = {group_kind_of(kind): kind for kind in kinds}
-        with self._lock:
-            self._need(name, self._needs_of(name).kinds.union(wanted), decided=True)
-            missing = self._find_unwatched(wanted)
-        return self._start(name, wanted, missing)
+        return self._watch(name, kinds, decided=True)
 
     def require_only(self, name: str, kinds: Iterable[GroupVersionKind]) -> None:
         """Watch exactly these kinds for a BundleDeployment, so far as they are watched already."""
@@ -425,13 +421,18 @@ class ManagedObjects:
 
         Raises: ApiError if discovery fails.
         """
-        recorded = {group_kind_of(kind): kind for kind in kinds}
+        self._watch(name, kinds, decided=False)
+
+    def _watch(self, name: str, kinds: Iterable[GroupVersionKind], *, decided: bool) -> list[str]:
+        wanted = {group_kind_of(kind): kind for kind in kinds}
         with self._lock:
-            if self._needs_of(name).decided:
-                return
-            self._need(name, frozenset(recorded), decided=False)
-            missing = self._find_unwatched(recorded)
-        self._start(name, recorded, missing)
+            needs = self._needs_of(name)
+            if needs.decided and not decided:
+                return []
+            self._need(name, needs.kinds.union(wanted) if decided else frozenset(wanted), decided=decided)
+            unwatched = wanted.keys() - self._watches.keys()
+            self._unwatched |= unwatched  # so that those served from now on are reported
+        return self._start(name, wanted, unwatched)
 
     def heed(self, name: str, keys: frozenset[ObjectKey]) -> None:
         """Notify the listener of any change of exactly these objects of a BundleDeployment."""
@@ -468,11 +469,6 @@ class ManagedObjects:
         for group_kind in self._watches.keys() - needed:
             self._watches.pop(group_kind).stop()
             self._owned.drop(group_kind)
-
-    def _find_unwatched(self, kinds: Iterable[GroupKind]) -> set[GroupKind]:
-        unwatched = set(kinds) - self._watches.keys()
-        self._unwatched |= unwatched  # so that those served from now on are reported
-        return unwatched
 
     def _start(
         self, name: str, wanted: Mapping[GroupKind, GroupVersionKind], missing: Collection[GroupKind]
@@ -533,10 +529,7 @@ class ManagedObjects:
     def _open(self, kind: GroupVersionKind, resource: Resource) -> KindWatch:
         full = self._projection.reads_full(kind)
         reflector = Reflector[Record](
-            self._client,
-            resource.path(),
-            label_selector=names.OWNER_LABEL,
-            metadata=not full,
+            ListWatch(self._client, resource.path(), label_selector=names.OWNER_LABEL, metadata=not full),
             project=lambda manifest: self._projection.project(manifest, resource, full=full),
             on_change=self._changed,
             on_synced=lambda: self._listed(watch),

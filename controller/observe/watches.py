@@ -20,7 +20,7 @@ from rukpak.controller.kube.cache import Trace, make_trace
 from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.resources import DEFAULT_SHARD, NAMESPACES, Resource, Shard, read_kinds
-from rukpak.controller.kube.watch import Reflector
+from rukpak.controller.kube.watch import ListWatch, Reflector
 from rukpak.controller.observe.definitions import Definition, Definitions, StorageClasses
 from rukpak.controller.observe.deployments import SeenDeployment, SeenDeployments, is_damaged, needs_pass
 from rukpak.controller.observe.evaluation import Evaluator
@@ -180,4 +180,4 @@ class Watches:
 def _watch_changes(
     client: Client, resource: Resource, changed: Callable[[Trace | None, Trace | None], None]
 ) -> Reflector[Trace]:
-    return Reflector[Trace](client, resource.path(), metadata=True, project=make_trace, on_change=changed)
+    return Reflector(ListWatch(client, resource.path(), metadata=True), project=make_trace, on_change=changed)

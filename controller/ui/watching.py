@@ -30,7 +30,7 @@ from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.events import EVENTS, NAMESPACE, select_about
 from rukpak.controller.kube.resources import DEPLOYMENTS, Resource, read_kinds
-from rukpak.controller.kube.watch import Reflector
+from rukpak.controller.kube.watch import ListWatch, Reflector
 from rukpak.controller.observe.records import key_of
 from rukpak.controller.processes.supervision import Kind
 from rukpak.controller.ui.model import make_detail, make_row, to_json
@@ -135,8 +135,7 @@ class Board:
         self.client, self.namespace = client, namespace
         self.discovery = Discovery(client)
         self._reflector = Reflector(
-            client,
-            DEPLOYMENTS.path(),
+            ListWatch(client, DEPLOYMENTS.path()),
             project=_packing(DEPLOYMENTS),
             on_change=self._note,
             on_synced=lambda: self._wake(""),
@@ -314,10 +313,8 @@ class View:
         self._objects: dict[tuple[str, Resource], Reflector[_Object]] = {}
         """By namespace, empty for all, and resource."""
         self._events: Reflector[Packed] = Reflector(
-            board.client,
-            EVENTS.path(NAMESPACE),
+            ListWatch(board.client, EVENTS.path(NAMESPACE), field_selector=select_about(name)),
             project=_packing(EVENTS),
-            field_selector=select_about(name),
             on_change=self._note_change,
         )
         self._noting = threading.Lock()  # all watches do; the other lock is held while `read` waits
@@ -484,10 +481,8 @@ class View:
             return _Object(**_pack(item), outline=make_outline(item))
 
         reflector = Reflector(
-            self._board.client,
-            resource.path(namespace),
+            ListWatch(self._board.client, resource.path(namespace), label_selector=selector),
             project=_project,
-            label_selector=selector,
             on_change=self._note_change,
             on_synced=self.note,
             on_failed=self.note,

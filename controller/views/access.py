@@ -32,7 +32,7 @@ from rukpak.controller.kube.resources import (
     is_shard_name,
     read_kinds,
 )
-from rukpak.controller.kube.watch import Collection, parse_events
+from rukpak.controller.kube.watch import ListWatch, parse_events
 from rukpak.controller.observe.explanations import FEW_PODS, list_pods
 from rukpak.controller.observe.health.explain import explain, explained, pods_of
 from rukpak.controller.observe.health.verdict import State, Verdict
@@ -206,9 +206,7 @@ def follow(
 
     Raises: ApiError, while iterating.
     """
-    collection = Collection(
-        client=client, path=path, label_selector=label_selector, field_selector=field_selector, metadata=False
-    )
+    collection = ListWatch(client, path, label_selector=label_selector, field_selector=field_selector)
     version = ""
     while True:
         if not version:

@@ -30,7 +30,7 @@ from rukpak.controller.kube.configuration import User
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.resources import GroupVersionKind, Resource
-from rukpak.controller.kube.watch import Collection, Pace, Reflector
+from rukpak.controller.kube.watch import ListWatch, Pace, Reflector
 from rukpak.controller.manager import manager
 from rukpak.controller.observe.health.explain import explain_namespace
 from rukpak.controller.observe.health.rules import assess
@@ -62,11 +62,11 @@ __all__ = [
     "Backoff",
     "Choice",
     "Client",
-    "Collection",
     "ContentStore",
     "Context",
     "Discovery",
     "GroupVersionKind",
+    "ListWatch",
     "Mechanisms",
     "Objects",
     "Owner",

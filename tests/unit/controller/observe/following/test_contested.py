@@ -116,10 +116,10 @@ def running(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     selectors: list[str] = []
 
     def start(reflector: Any) -> None:
-        selectors.append(reflector._collection.field_selector)
+        selectors.append(reflector._objects.field_selector)
 
     def stop(reflector: Any) -> None:
-        selectors.remove(reflector._collection.field_selector)
+        selectors.remove(reflector._objects.field_selector)
 
     monkeypatch.setattr("rukpak.controller.kube.watch.Reflector.start", start)
     monkeypatch.setattr("rukpak.controller.kube.watch.Reflector.stop", stop)
