@@ -25,7 +25,7 @@ from prometheus_client.registry import Collector
 from rukpak.api.v1alpha2.conditions import ConditionType
 from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.building.entry_points import Installed
-from rukpak.controller.kube.resources import DEFAULT_SHARD, Shard
+from rukpak.controller.kube.resources import lease_of
 from rukpak.controller.manager.queue import QueueStats
 from rukpak.controller.processes.supervision import Kind
 from rukpak.controller.revisions.background import Counts
@@ -131,7 +131,7 @@ class ProcessState:
     plugins: Sequence[Installed] = ()
     only_problems: bool = False
     """Whether only conditions of BundleDeployments with problems are reported."""
-    shard: Shard = DEFAULT_SHARD
+    shard: str = ""
 
 
 class Metrics(Observer):
@@ -188,7 +188,7 @@ class Metrics(Observer):
 
     def scrape(self) -> bytes:
         """Return all metrics in the text format (CONTENT_TYPE); those of a named shard have its name as a label."""
-        shard = self._state.shard.name if self._state else ""
+        shard = self._state.shard if self._state else ""
         found = cast("CollectorRegistry", _Labeled(self._registry, shard)) if shard else self._registry
         return generate_latest(found) + self._conditions()
 
@@ -197,7 +197,7 @@ class Metrics(Observer):
         if state is None or not state.leading():
             return b""
         found = state.deployments()
-        return _write_conditions(filter(_has_problem, found) if state.only_problems else found, state.shard.name)
+        return _write_conditions(filter(_has_problem, found) if state.only_problems else found, state.shard)
 
     # events
 
@@ -277,7 +277,7 @@ class _ProcessStateCollector(Collector):
         yield _family("workqueue_longest_running_processor_seconds", {labels: queue.longest_seconds})
         yield _family("controller_runtime_active_workers", {(CONTROLLER,): queue.working})
         yield _family("controller_runtime_max_concurrent_reconciles", {(CONTROLLER,): state.workers})
-        yield _family("leader_election_master_status", {(state.shard.lease,): state.leading()})
+        yield _family("leader_election_master_status", {(lease_of(state.shard),): state.leading()})
         yield _family("rukpak_content_store_bytes", {(): state.store_bytes()})
         counts = state.preparations()
         yield _family("rukpak_preparations", {("waiting",): counts.waiting, ("active",): counts.active})

@@ -34,7 +34,7 @@ from rukpak.api.v1alpha2.types import BundleDeployment, Condition, ObjectMeta, S
 from rukpak.controller.content.digests import is_digest
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.errors import attempt
-from rukpak.controller.kube.resources import DEFAULT_SHARD, DEPLOYMENTS, Shard, read_kinds, shard_of
+from rukpak.controller.kube.resources import DEPLOYMENTS, read_kinds, shard_of
 from rukpak.controller.kube.watch import ListWatch, Pace, Reflector
 from rukpak.controller.untrusted import strings
 
@@ -95,7 +95,7 @@ class SeenDeployments:
     Args:
         changed: gets the old and the new state of one, on the thread of the watch.
         synced: called on that thread once all are known, or known again.
-        shard: whose BundleDeployments are `served`.
+        shard: name of the one whose BundleDeployments are `served`; empty: the default one.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class SeenDeployments:
         client: Client,
         changed: Callable[[SeenDeployment | None, SeenDeployment | None], None],
         synced: Callable[[], None],
-        shard: Shard = DEFAULT_SHARD,
+        shard: str = "",
     ) -> None:
         self._client, self._changed, self.shard = client, changed, shard
         self._as_of: dict[str, float] = {}
@@ -263,14 +263,14 @@ class SeenDeployments:
         self.reflector.cache.hide(("", name), uid)
 
 
-def make_seen(manifest: dict[str, Any], shard: Shard = DEFAULT_SHARD) -> SeenDeployment:
+def make_seen(manifest: dict[str, Any], shard: str = "") -> SeenDeployment:
     """Return what the controller of a shard keeps of a BundleDeployment from the API server.
 
     It logs why one of its own cannot be read.
     """
     metadata = manifest["metadata"]
     deployment, problem = try_to_read(manifest)
-    served = shard.serves(strings(metadata, "labels"))
+    served = shard_of(strings(metadata, "labels")) == shard
     if problem and served:
         log.warning("BundleDeployment cannot be read", extra={"BundleDeployment": metadata["name"], "problem": problem})
     outline, packed = _outline(deployment, manifest, served=served) if deployment else (None, b"")

@@ -19,7 +19,7 @@ from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.kube.cache import Trace, make_trace
 from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.discovery import Discovery
-from rukpak.controller.kube.resources import DEFAULT_SHARD, NAMESPACES, Resource, Shard, read_kinds
+from rukpak.controller.kube.resources import NAMESPACES, Resource, read_kinds
 from rukpak.controller.kube.watch import ListWatch, Reflector
 from rukpak.controller.observe.definitions import Definition, Definitions, StorageClasses
 from rukpak.controller.observe.deployments import SeenDeployment, SeenDeployments, is_damaged, needs_pass
@@ -38,7 +38,7 @@ class Watches:
         client: Client,
         discovery: Discovery,
         listener: Listener,
-        shard: Shard = DEFAULT_SHARD,
+        shard: str = "",
         *,
         share: Callable[[BundleDeployment], str] = share_of,
     ) -> None:
