@@ -280,6 +280,7 @@ class Transport:
 
     Args:
         load: reads the configuration: now, and again after a 401.
+        user_agent: of every request.
         fence: admits writes; None for no fence.
 
     Raises: ConfigurationError.
@@ -289,7 +290,7 @@ class Transport:
         self,
         load: Callable[[], Configuration],
         *,
-        user_agent: str,
+        user_agent: str = "rukpak",
         fence: Fence | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -445,23 +446,11 @@ class Client:
     """Talks to one API server.
 
     Args:
-        load: reads the configuration: now, and again after a 401.
-        user_agent: of every request.
-        fence: admits writes; None for no fence.
-
-    Raises: ConfigurationError.
+        transport: the connections, which the clients that act as users share.
     """
 
-    def __init__(
-        self,
-        load: Callable[[], Configuration],
-        *,
-        user_agent: str = "rukpak",
-        fence: Fence | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.transport = Transport(load, user_agent=user_agent, fence=fence, clock=clock)
-        """The connections, which the clients that act as users share."""
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
         self._impersonation: tuple[tuple[str, str], ...] = ()
         """Headers that name the user to act as."""
         self.supervisor = Supervisor()
@@ -713,4 +702,4 @@ def connect(
 
     Raises: ConfigurationError.
     """
-    return Client(find_loader(kubeconfig, context, pool), user_agent=user_agent, fence=fence)
+    return Client(Transport(find_loader(kubeconfig, context, pool), user_agent=user_agent, fence=fence))
