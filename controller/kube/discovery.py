@@ -117,10 +117,7 @@ class Discovery:
 
         Raises: ApiError if discovery fails.
         """
-        snapshot = self._current()
-        if gvk not in snapshot.resources and self._may_show_more(snapshot):
-            snapshot = self._refresh(snapshot)
-        return gvk in snapshot.resources
+        return gvk in self._renewed_unless(lambda found: gvk in found.resources).resources
 
     def seconds_to_recheck(self) -> float | None:
         """Return in how many seconds to check a missing kind again; None if discovery has caught up with all events.
@@ -151,10 +148,7 @@ class Discovery:
 
         Raises: ApiError if all of discovery fails.
         """
-        snapshot = self._current()
-        if snapshot.failed and self._may_show_more(snapshot):
-            snapshot = self._refresh(snapshot)
-        return snapshot.failed
+        return self._renewed_unless(lambda found: not found.failed).failed
 
     def invalidate(self) -> None:
         """Note that kinds were added or removed: the next lookup of an unknown kind refreshes, of a known one soon."""
@@ -230,6 +224,10 @@ class Discovery:
 
     def _is_older(self, snapshot: _Snapshot, seconds: float) -> bool:
         return self._clock() - snapshot.read_at >= seconds
+
+    def _renewed_unless(self, is_enough: Callable[[_Snapshot], bool]) -> _Snapshot:
+        snapshot = self._current()
+        return snapshot if is_enough(snapshot) or not self._may_show_more(snapshot) else self._refresh(snapshot)
 
     def _current(self) -> _Snapshot:
         return self._snapshot or self._refresh(None)

@@ -236,15 +236,13 @@ class SeenDeployments:
         """
         now = time.monotonic()
         if now - self._as_of.get(name, -seconds) >= seconds:
-            self._read(name, now)
+            found = attempt(lambda: self._client.get(DEPLOYMENTS.path(name=name)), HTTPStatus.NOT_FOUND)
+            if found:
+                self.learn(found.value, now)
+            elif known := self.get(name):
+                self.learn_gone(name, known.uid)
         outline = self.outline(name)
         return usable(outline) if outline else None
-
-    def _read(self, name: str, now: float) -> None:
-        if found := attempt(lambda: self._client.get(DEPLOYMENTS.path(name=name)), HTTPStatus.NOT_FOUND):
-            self.learn(found.value, now)
-        elif known := self.get(name):
-            self.learn_gone(name, known.uid)
 
     def learn(self, manifest: Mapping[str, Any], sent: float | None = None) -> None:
         """Keep the state in a reply to a write, if it is newer.

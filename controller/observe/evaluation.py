@@ -252,9 +252,7 @@ class Evaluations:
 
     def add(self, owner: str, key: ObjectKey) -> None:
         """Have an object of a BundleDeployment judged, once if it waits already."""
-        self._add(self._share(owner), key)
-
-    def _add(self, share: str, key: ObjectKey) -> None:
+        share = self._share(owner)
         with self._changed:
             if self._is_stopped:
                 return

@@ -232,9 +232,9 @@ class _Followed:
     def __init__(self, client: Client, reference: ObjectReference, changed: Callable[[], None], share: str) -> None:
         self._client, self._reference, self._changed, self.share = client, reference, changed, share
         self._seen: Seen = ""
-        self.reflector: Reflector[Trace | Record] | None = None
+        self.reflector: Reflector[Record] | None = None
         """None: it is polled."""
-        self.cache: Cache[Trace | Record] = Cache()
+        self.cache: Cache[Record] = Cache()
         """The object, if it is known to exist."""
 
     def watch(self) -> None:
@@ -276,11 +276,8 @@ class _Followed:
         if self.cache.complete and not was_complete:
             self._note_synced()
 
-    def _project(self, manifest: dict[str, Any]) -> Trace | Record:
-        # As much as decides whether it is as it was seen.
-        if isinstance(self._seen, str):
-            return make_trace(manifest)
-        return project(manifest, self._seen.key.group, self._seen.key.kind)
+    def _project(self, manifest: dict[str, Any]) -> Record:
+        return project(manifest, self._reference.resource.group, self._reference.resource.kind)
 
     def expect(self, seen: Seen) -> None:
         """Learn how the pass saw the object; notify if it differs now."""
@@ -292,7 +289,7 @@ class _Followed:
             self.compare(None, known)
 
     @property
-    def _known(self) -> Trace | Record | None:
+    def _known(self) -> Record | None:
         return self.cache.get((self._reference.namespace, self._reference.name))
 
     def _note_synced(self) -> None:
@@ -301,15 +298,15 @@ class _Followed:
         if known is None or isinstance(self._seen, Record):  # which may have been judged again during the first list
             self.compare(None, known)
 
-    def compare(self, _old: Trace | Record | None, new: Trace | Record | None) -> None:
+    def compare(self, _old: Record | None, new: Record | None) -> None:
         """Notify if the object is not as it was seen."""
         if _differs(self._seen, new):
             self._changed()
 
 
-def _differs(seen: Seen, now: Trace | Record | None) -> bool:
+def _differs(seen: Seen, now: Record | None) -> bool:
     if isinstance(seen, Record):
-        return not isinstance(now, Record) or _owner_inputs(now) != _owner_inputs(seen)
+        return now is None or _owner_inputs(now) != _owner_inputs(seen)
     # Versions compare as integers, see kube/cache.py.
     return int(now.resource_version) > int(seen or 0) if now else bool(seen)
 
