@@ -31,6 +31,11 @@ class GroupVersionKind(NamedTuple):
         """`apps/v1`, or `v1` for the core group."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
+    @property
+    def group_kind(self) -> tuple[str, str]:
+        """The kind without its version."""
+        return self.group, self.kind
+
     def __str__(self) -> str:
         """Return `apps/v1/Deployment` or `v1/ConfigMap`."""
         return f"{self.api_version}/{self.kind}"

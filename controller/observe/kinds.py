@@ -69,11 +69,6 @@ class Listener(Protocol):
         """A CustomResourceDefinition, APIService or Namespace has changed, or an owner has released an object."""
 
 
-def group_kind_of(kind: GroupVersionKind) -> GroupKind:
-    """Return a kind without its version."""
-    return kind.group, kind.kind
-
-
 @dataclass(slots=True, kw_only=True, eq=False)
 class KindWatch:
     """The watch of a kind. Guarded by the lock of `ManagedObjects`."""
@@ -87,11 +82,6 @@ class KindWatch:
     """Takes over once it is synced."""
     awaited: bool = False
     """Whether passes wait for the successor, because the verdicts of this watch are outdated."""
-
-    @property
-    def group_kind(self) -> GroupKind:
-        """The kind without its version."""
-        return group_kind_of(self.kind)
 
     @property
     def known(self) -> bool:
@@ -252,7 +242,7 @@ class Projection:
 
         For claims this starts the watch of StorageClasses.
         """
-        if group_kind_of(kind) == CLAIM:
+        if kind.group_kind == CLAIM:
             self._classes.start()
             return self._classes.reflector.settled
         return kind.group in BUILT_IN_GROUPS or self._definitions.reflector.settled
@@ -414,7 +404,7 @@ class ManagedObjects:
     def require_only(self, name: str, kinds: Iterable[GroupVersionKind]) -> None:
         """Watch exactly these kinds for a BundleDeployment, so far as they are watched already."""
         with self._lock:
-            self._need(name, frozenset(map(group_kind_of, kinds)), decided=True)
+            self._need(name, frozenset(kind.group_kind for kind in kinds), decided=True)
 
     def prepare(self, name: str, kinds: Iterable[GroupVersionKind]) -> None:
         """Watch exactly these kinds for a BundleDeployment until `require` says which it needs.
@@ -424,7 +414,7 @@ class ManagedObjects:
         self._watch(name, kinds, decided=False)
 
     def _watch(self, name: str, kinds: Iterable[GroupVersionKind], *, decided: bool) -> list[str]:
-        wanted = {group_kind_of(kind): kind for kind in kinds}
+        wanted = {kind.group_kind: kind for kind in kinds}
         with self._lock:
             needs = self._needs_of(name)
             if needs.decided and not decided:
@@ -479,8 +469,8 @@ class ManagedObjects:
         served = [(kind, resource) for kind in ready if (resource := self._served.find(kind))]  # may send a request
         with self._lock:
             for kind, resource in served:
-                if group_kind_of(kind) not in self._watches:
-                    watch = self._watches[group_kind_of(kind)] = self._open(kind, resource)
+                if kind.group_kind not in self._watches:
+                    watch = self._watches[kind.group_kind] = self._open(kind, resource)
                     watch.reflector.start()
             self._unwatched -= self._watches.keys()
             watches = {group_kind: self._watches[group_kind] for group_kind in wanted if group_kind in self._watches}
@@ -510,7 +500,7 @@ class ManagedObjects:
         return [str(kind) for kind in wanted if self._is_unknown(kind, failing)]
 
     def _is_unknown(self, kind: GroupVersionKind, failing: frozenset[str]) -> bool:
-        if watch := self.find_watch(group_kind_of(kind)):
+        if watch := self.find_watch(kind.group_kind):
             return not (watch.reflector.synced or watch.reflector.denied)
         return kind.group in failing and self._served.find(kind) is None
 
@@ -533,23 +523,23 @@ class ManagedObjects:
             project=lambda manifest: self._projection.project(manifest, resource, full=full),
             on_change=self._changed,
             on_synced=lambda: self._listed(watch),
-            on_failed=lambda: self.notify_requiring(watch.group_kind),
+            on_failed=lambda: self.notify_requiring(watch.kind.group_kind),
         )
         watch = KindWatch(kind=kind, resource=resource, full=full, reflector=reflector)
         return watch
 
     def _listed(self, watch: KindWatch) -> None:
         with self._lock:
-            before = self._watches.get(watch.group_kind)
+            before = self._watches.get(watch.kind.group_kind)
             takes_over = before is not None and before.successor is watch
             if takes_over:
-                self._watches[watch.group_kind] = watch
-            indexed = self._owned.of_kind(watch.group_kind) if takes_over else set()
+                self._watches[watch.kind.group_kind] = watch
+            indexed = self._owned.of_kind(watch.kind.group_kind) if takes_over else set()
         if before and takes_over:
             before.reflector.stop()
             for key in indexed | {record.key for record in watch.reflector.cache.records()}:
                 self._refile(key, watch.reflector)
-        self.notify_requiring(watch.group_kind)
+        self.notify_requiring(watch.kind.group_kind)
 
     # objects
 
@@ -655,7 +645,7 @@ class ManagedObjects:
         except ApiError:
             resource = watch.resource
         with self._lock:
-            if self.find_watch(watch.group_kind) is not watch:
+            if self.find_watch(watch.kind.group_kind) is not watch:
                 return
             if watch.successor:
                 watch.successor.reflector.stop()
@@ -667,7 +657,7 @@ class ManagedObjects:
         """Judge the objects again to which changed health checks of a BundleDeployment apply; passes wait for that."""
         checks = list(changed)
         for watch in self._find_judged_for(name) if checks else ():
-            if any(concerns(check, *watch.group_kind) for check in checks):
+            if any(concerns(check, *watch.kind.group_kind) for check in checks):
                 self._relist(watch, awaited=True)
 
     def _find_judged_for(self, name: str) -> list[KindWatch]:
@@ -675,7 +665,7 @@ class ManagedObjects:
             # Objects of a first list in progress may have been judged already.
             owned, needed = self._owned.kinds_of(name), self._needs_of(name).kinds
             watches = [watch for each in owned | needed if (watch := self._watches.get(each))]
-            return [watch for watch in watches if watch.group_kind in owned or not watch.reflector.synced]
+            return [watch for watch in watches if watch.kind.group_kind in owned or not watch.reflector.synced]
 
     def definition_changed(self, old: Definition | None, new: Definition | None) -> None:
         """Judge the objects of a changed definition again, and notify those whose kinds were not watched."""

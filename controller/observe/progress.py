@@ -24,7 +24,7 @@ from rukpak.controller.observe.explanations import (
     oldest_answer,
 )
 from rukpak.controller.observe.health.explain import explained
-from rukpak.controller.observe.health.rules import ALWAYS_HEALTHY, as_observed, assess_absent, refused
+from rukpak.controller.observe.health.rules import ALWAYS_HEALTHY, NOT_OBSERVED, assess_absent, refused
 from rukpak.controller.observe.health.stability import OUTDATED, REPORT_SECONDS, Rollout, Stability
 from rukpak.controller.observe.health.verdict import (
     HEALTHY,
@@ -299,6 +299,9 @@ class HealthTracker:
 def judge_object(record: Record | None, digest: str) -> Verdict:
     """Return the verdict on an object of a revision, as far as the watches show it; deadlines are not known here.
 
+    It is NotObserved while the watch is behind our last apply: until it catches up, it shows the old object with its
+    old, healthy status.
+
     Args:
         record: as it was last seen; None if it was not.
         digest: as in its applied-digest annotation once it is applied.
@@ -307,7 +310,7 @@ def judge_object(record: Record | None, digest: str) -> Verdict:
         return assess_absent({}, started=False)
     if record.deleting:
         return terminating(record.finalizers)
-    return as_observed(record.verdict or HEALTHY, seen_digest=record.applied_digest, applied_digest=digest)
+    return (record.verdict or HEALTHY) if record.applied_digest == digest else NOT_OBSERVED
 
 
 def _may_explain(judged: _Judged) -> bool:

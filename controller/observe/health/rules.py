@@ -365,21 +365,6 @@ def assess_absent(desired: Manifest, *, started: bool) -> Verdict:
     return Verdict(State.MISSING, "Missing", "not found on the cluster")
 
 
-def as_observed(verdict: Verdict, *, seen_digest: str, applied_digest: str) -> Verdict:
-    """Return the verdict on an object, or NotObserved while the watch is behind our last apply.
-
-    Until it catches up, it shows the old object with its old, healthy status.
-
-    Args:
-        verdict: on the object as the watch shows it.
-        seen_digest: the applied-digest annotation that the watch shows.
-        applied_digest: the one that was applied last.
-    """
-    if verdict.state is State.TERMINATING or seen_digest == applied_digest:
-        return verdict
-    return NOT_OBSERVED
-
-
 def refused(error: BundleError, identity: str) -> Verdict:
     """Judge an object that could not be applied, whatever its health on the cluster.
 

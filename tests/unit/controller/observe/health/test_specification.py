@@ -7,7 +7,8 @@ from operator import attrgetter
 
 import pytest
 
-from rukpak.controller.observe.health.rules import as_observed, assess, assess_absent
+from rukpak.controller.formats.objects import ObjectKey
+from rukpak.controller.observe.health.rules import assess, assess_absent
 from rukpak.controller.observe.health.verdict import (
     Context,
     Published,
@@ -18,6 +19,8 @@ from rukpak.controller.observe.health.verdict import (
     publish_after,
     with_deadline,
 )
+from rukpak.controller.observe.progress import judge_object
+from rukpak.controller.observe.records import Record
 from tests.unit.controller.observe.health.objects import (
     ROLLED_OUT,
     Manifest,
@@ -174,7 +177,8 @@ def test_conditions_that_are_none_count_as_absent(malformed: object) -> None:
 def test_an_object_that_is_seen_as_it_was_before_our_apply_is_not_observed() -> None:
     ready = assess(custom("Ready=True"), Context())
 
-    verdict = as_observed(ready, seen_digest="v1:sha256:old", applied_digest="v1:sha256:new")
+    seen = Record(key=ObjectKey("example.com", "Cache", "foo", "x"), applied_digest="v1:sha256:old", verdict=ready)
+    verdict = judge_object(seen, "v1:sha256:new")
 
     assert (verdict.state, verdict.reason) == (State.PROGRESSING, "NotObserved")
 
