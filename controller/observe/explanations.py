@@ -88,18 +88,6 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Explanations:
-    """What is known about objects that were asked about."""
-
-    known: Mapping[ObjectKey, Answer]
-    next_change: float | None
-    """Seconds until the next request is due; None for never."""
-
-
-NOTHING = Explanations(known={}, next_change=None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Inquiry:
     """The last request for an object, and its answer."""
 
@@ -166,13 +154,15 @@ class Explainer:
         """Send no more requests."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def explain(self, name: str, inquiries: Inquiries, questions: Sequence[Question]) -> Explanations:
-        """Return what is known about objects of a BundleDeployment, and start the requests that are due; does not wait.
+    def explain(self, name: str, inquiries: Inquiries, questions: Sequence[Question]) -> float | None:
+        """Start the requests about objects of a BundleDeployment that are due; does not wait for `inquiries` to know.
 
         Args:
             name: of the BundleDeployment.
             inquiries: what was asked for it before.
             questions: all of its objects that are asked about; the others are forgotten.
+
+        Returns: seconds until the next request is due; None for never.
         """
         now = self._clock()
         with self._lock:
@@ -189,15 +179,11 @@ class Explainer:
                 last = known.get(record.key, _NONE)
                 known[record.key] = replace(last, about=record.verdict, asked=now, waiting=True)
             inquiries.known, inquiries.asked = known, lately + [now] * len(seldom)
-            # Before an answer arrives, which wakes the BundleDeployment: it is news for the next pass.
-            found = Explanations(
-                known={key: each.answer for key, each in known.items() if each.answer},
-                next_change=_seconds_to_next(questions, known, now),
-            )
+        seconds = _seconds_to_next(questions, known, now)  # before an answer arrives, which wakes the BundleDeployment
         for question in asked:
             with suppress(RuntimeError):  # after `stop`, during which a pass may continue
                 self._pool.submit(self._ask, name, inquiries, question)
-        return found
+        return seconds
 
     def _ask(self, name: str, inquiries: Inquiries, question: Question) -> None:
         record, verdict, ends, is_known = question.record, None, NO_ENDS, True

@@ -15,9 +15,7 @@ from rukpak.api.bounds import read_time
 from rukpak.api.errors import BundleError
 from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.observe.explanations import (
-    NOTHING,
     TROUBLED_SECONDS,
-    Explanations,
     Inquiries,
     Question,
     may_explain,
@@ -25,7 +23,7 @@ from rukpak.controller.observe.explanations import (
 )
 from rukpak.controller.observe.health.explain import explained
 from rukpak.controller.observe.health.rules import ALWAYS_HEALTHY, NOT_OBSERVED, assess_absent, refused
-from rukpak.controller.observe.health.stability import OUTDATED, REPORT_SECONDS, Rollout, Stability
+from rukpak.controller.observe.health.stability import OUTDATED, REPORT_SECONDS, Answer, Rollout, Stability
 from rukpak.controller.observe.health.verdict import (
     HEALTHY,
     Health,
@@ -68,7 +66,8 @@ class WantedObject(Protocol):
         """As in its applied-digest annotation once it is applied."""
 
 
-Explain = Callable[[Inquiries, Sequence[Question]], Explanations]
+Explain = Callable[[Inquiries, Sequence[Question]], float | None]
+"""As `Explainer.explain` of one BundleDeployment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +138,7 @@ class HealthTracker:
         refusals: Mapping[ObjectKey, BundleError] | None = None,
         recreates: bool = True,
         awaited: Collection[ObjectKey] = (),
-        explain: Explain = lambda _inquiries, _questions: NOTHING,
+        explain: Explain = lambda _inquiries, _questions: None,
     ) -> Progress:
         """Judge the objects of a revision: those that were not healthy, whose verdict may change with time, and others.
 
@@ -168,8 +167,8 @@ class HealthTracker:
         self._unhealthy = tuple(each.key for each in judged if each.verdict.state is not State.HEALTHY)
         soon = min(TROUBLED_SECONDS, oldest_answer(deadline))
         troubled = [each for each in judged if _may_explain(each)]
-        explanations = explain(self.inquiries, [*self._questions(judged, now, soon)])
-        judged = [_explain(each, explanations) if _may_explain(each) else each for each in judged]
+        next_request = explain(self.inquiries, [*self._questions(judged, now, soon)])
+        judged = [_explain(each, self.inquiries.answer_on(each.key)) for each in judged]
         verdicts = [(each.key, _with_deadline(each, now, deadline)) for each in judged]
         health = aggregate(verdicts, others=len(wanted) - len(verdicts), awaited=awaited)
         lasts = any(each.record is None and (each.key in refusals or not recreates) for each in judged)
@@ -181,7 +180,7 @@ class HealthTracker:
         changes: list[float | None] = [each.since + soon - now for each in troubled if now - each.since < soon]
         changes += [self._seconds_to_check(each, now, deadline) for each in judged if _is_timed(each)]
         changes += [self._seconds_to_hold(each, now) for each in judged]
-        soonest = [seconds for seconds in (*changes, explanations.next_change, wait) if seconds and seconds > 0]
+        soonest = [seconds for seconds in (*changes, next_request, wait) if seconds and seconds > 0]
         crashes = any(each.crashes for each in rollouts)
         return Progress(health=health, shown=shown, next_change=min(soonest, default=None), crashes=crashes)
 
@@ -335,8 +334,7 @@ def _is_timed(judged: _Judged) -> bool:
     return verdict.state in (State.PROGRESSING, State.MISSING) and verdict.deadline and not judged.held
 
 
-def _explain(judged: _Judged, explanations: Explanations) -> _Judged:
-    answer = explanations.known.get(judged.key)
-    if answer is None or answer.verdict is None:
+def _explain(judged: _Judged, answer: Answer | None) -> _Judged:
+    if answer is None or answer.verdict is None or not _may_explain(judged):
         return judged
     return replace(judged, verdict=explained(judged.verdict, answer.verdict, kind=judged.key.kind))

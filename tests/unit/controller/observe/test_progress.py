@@ -13,7 +13,7 @@ from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.apply.ledger import Left
 from rukpak.controller.formats.objects import ObjectKey
-from rukpak.controller.observe.explanations import Explanations, Question
+from rukpak.controller.observe.explanations import Inquiries, Question, _Inquiry
 from rukpak.controller.observe.health.stability import Answer
 from rukpak.controller.observe.health.verdict import HEALTHY, State, Verdict
 from rukpak.controller.observe.kinds import OwnedObjects
@@ -71,13 +71,14 @@ class Tracker:
             refusals=refusals,
             recreates=recreates,
             awaited=awaited,
-            explain=lambda _inquiries, questions: self.explain(questions),
+            explain=self.explain,
         )
 
-    def explain(self, questions: Sequence[Question]) -> Explanations:
+    def explain(self, inquiries: Inquiries, questions: Sequence[Question]) -> float | None:
         self.asked = [question.record.key for question in questions]
-        known = {key: Answer(asked=self.now, verdict=verdict) for key, verdict in self.known.items()}
-        return Explanations(known=known, next_change=30.0 if questions else None)
+        answers = {key: Answer(asked=self.now, verdict=verdict) for key, verdict in self.known.items()}
+        inquiries.known = {key: _Inquiry(answer=answer) for key, answer in answers.items()}
+        return 30.0 if questions else None
 
 
 @pytest.fixture
