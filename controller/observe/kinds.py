@@ -247,15 +247,6 @@ class Projection:
             return self._classes.reflector.settled
         return kind.group in BUILT_IN_GROUPS or self._definitions.reflector.settled
 
-    def reads_full(self, kind: GroupVersionKind) -> bool:
-        """Return whether the objects of a kind are read in full, for its rule or any health check."""
-        return needs_full_object(kind.group, kind.kind, self._deployments.all_checks())
-
-    def checks_read_full(self, name: str, group_kind: GroupKind) -> bool:
-        """Return whether the health checks of one BundleDeployment need a kind in full."""
-        checks = self._deployments.checks_of(name)
-        return bool(checks) and needs_full_object(*group_kind, checks)
-
     def project(self, manifest: dict[str, Any], resource: Resource, *, full: bool, evaluates: bool = False) -> Record:
         """Return the record of an object, with its health if it was read in full.
 
@@ -475,7 +466,8 @@ class ManagedObjects:
             self._unwatched -= self._watches.keys()
             watches = {group_kind: self._watches[group_kind] for group_kind in wanted if group_kind in self._watches}
         for group_kind, watch in watches.items():
-            if not watch.full and not watch.awaited and self._projection.checks_read_full(name, group_kind):
+            is_enough = watch.full or watch.awaited
+            if not is_enough and needs_full_object(*group_kind, self._deployments.checks_of(name)):
                 self._relist(watch, awaited=True)
         return [kind.kind for kind in pending] + [watch.kind.kind for watch in watches.values() if not watch.known]
 
@@ -517,7 +509,7 @@ class ManagedObjects:
         return self._watches.get(group_kind)
 
     def _open(self, kind: GroupVersionKind, resource: Resource) -> KindWatch:
-        full = self._projection.reads_full(kind)
+        full = needs_full_object(*kind.group_kind, self._deployments.all_checks())
         reflector = Reflector[Record](
             ListWatch(self._client, resource.path(), label_selector=names.OWNER_LABEL, metadata=not full),
             project=lambda manifest: self._projection.project(manifest, resource, full=full),

@@ -125,7 +125,7 @@ def _worst_container(subject: Subject) -> Verdict | None:
 
 def _judge_container(container: Container) -> Verdict | None:
     waiting = reason_or(text(container.status, "state", "waiting", "reason"), "")
-    if waiting == CRASH_LOOP or (waiting not in FATAL and _crash_loops(container.status)):
+    if waiting == CRASH_LOOP or (waiting not in FATAL and _crash_loops(container)):
         make = failed if _count_ends(container.status) >= CRASHES else progressing
         return make(CRASH_LOOP, describe_end(container))
     if waiting in FATAL:
@@ -142,9 +142,10 @@ def is_pod_stuck(reason: str) -> bool:
     return reason in FATAL or reason in _STUCK or _is_hindered(reason)
 
 
-def _crash_loops(status: Manifest) -> bool:
-    crashed = any(field(status, state, "terminated") is not None for state in ("state", "lastState"))
-    return crashed and _count_ends(status) >= CRASHES and status.get("ready") is not True
+def _crash_loops(container: Container) -> bool:
+    return (
+        bool(container.end) and _count_ends(container.status) >= CRASHES and container.status.get("ready") is not True
+    )
 
 
 def _count_ends(status: Manifest) -> int:
