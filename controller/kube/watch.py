@@ -387,6 +387,13 @@ class Reflector(Generic[RecordT]):
 
     def _note(self, error: ApiError) -> None:
         is_news = self.last_error is None
+        if error.status == HTTPStatus.GONE:
+            self._version = ""
+        elif error.status in DENIED:  # told before it counts as settled
+            self._version = ""
+            self.denied = " ".join(error.message.split()) if error.reason else f"{self.path} is not served"
+            if error.status == HTTPStatus.NOT_FOUND:
+                self._report(self.cache.replace({}, ""))  # a kind that is not served has no objects
         if self.cache.is_current:  # else it is about what was known before the last call of `refresh`
             self.last_error = error
         if is_news:
@@ -394,13 +401,6 @@ class Reflector(Generic[RecordT]):
         if str(error) not in self._logged:  # the first cause may not be the one that lasts
             self._logged.add(str(error))
             log.warning(_FAILURES.get(error.status, "watch failed"), extra={"path": self.path, "error": str(error)})
-        if error.status == HTTPStatus.GONE:
-            self._version = ""
-        elif error.status in DENIED:
-            self._version = ""
-            self.denied = " ".join(error.message.split()) if error.reason else f"{self.path} is not served"
-            if error.status == HTTPStatus.NOT_FOUND:
-                self._report(self.cache.replace({}, ""))  # a kind that is not served has no objects
         if is_news and not self.synced:
             self._call(self._on_failed)
 

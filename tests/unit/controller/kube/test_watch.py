@@ -514,6 +514,21 @@ def test_a_kind_that_is_not_served_any_more_has_no_objects(followed: Followed) -
     assert followed.reflector.cache.records() == []
 
 
+@pytest.mark.parametrize("status", [403, 404])
+def test_what_counts_as_settled_since_it_is_denied_says_so(
+    status: int, followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[bool, bool]] = []
+    reflector, followed.api.faults = followed.reflector, [Fault(status)] * 1000
+    monkeypatch.setattr(
+        "rukpak.controller.kube.watch.log.warning",
+        lambda *_, **__: seen.append((reflector.settled, bool(reflector.denied))),
+    )
+    reflector.start()
+    wait(lambda: seen)
+    assert seen[0] == (True, True)
+
+
 def test_what_is_known_stays_while_it_may_not_be_listed(followed: Followed) -> None:
     followed.start("a")
     followed.api.watch_faults = [Fault(403)] * 1000
