@@ -21,7 +21,7 @@ from rukpak.controller.observe.health.verdict import Verdict
 from rukpak.controller.untrusted import mapping, mappings, text, texts
 
 # Fields of status by which controllers report progress (controller/observe/health/README.md).
-_REPORTED = ("conditions", "observedGeneration")
+_REPORTED = frozenset({"conditions", "observedGeneration"})
 # What the API server says of the first name that it does not accept.
 _TAKEN = re.compile(r'"([^"]+)" is already in use')
 STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False)
@@ -125,13 +125,12 @@ def make_definition(manifest: Mapping[str, Any]) -> Definition:
         resource=resource if stored and established else None,
         names=_accepted_names(manifest),
         served=frozenset(text(version, "name") for version in versions if version.get("served") and established),
-        reporting=frozenset(text(version, "name") for version in versions if _reports(version)),
+        reporting=frozenset(text(version, "name") for version in versions if _REPORTED & _declared(version).keys()),
     )
 
 
-def _reports(version: Mapping[str, Any]) -> bool:
-    declared = mapping(version, "schema", "openAPIV3Schema", "properties", "status", "properties")
-    return any(name in declared for name in _REPORTED)
+def _declared(version: Mapping[str, Any]) -> Mapping[str, Any]:
+    return mapping(version, "schema", "openAPIV3Schema", "properties", "status", "properties")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ from rukpak.api.v1alpha2.conditions import ConditionType, Reason
 from rukpak.api.v1alpha2.policies import CrdUpgradeSafety, Drift
 from rukpak.api.v1alpha2.reading import read, try_to_read
 from rukpak.api.v1alpha2.sources import Source
-from rukpak.api.v1alpha2.types import BundleDeployment, Condition, ObjectMeta, Status
+from rukpak.api.v1alpha2.types import BundleDeployment, ObjectMeta, Status
 from rukpak.controller.content.digests import is_digest
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.errors import attempt
@@ -333,14 +333,10 @@ def usable(deployment: BundleDeployment) -> BundleDeployment:
         "managed_state": status.managed_state if state and is_digest(state["digest"]) else "",
         "managed_kinds": tuple(map(str, read_kinds(status.managed_kinds))),
         "skipped_kinds": tuple(map(str, read_kinds(status.skipped_kinds))),
-        "conditions": tuple(filter(_is_known, status.conditions)),
+        "conditions": tuple(each for each in status.conditions if each.type in _TYPES and each.reason in _REASONS),
     }
     changes = {name: value for name, value in kept.items() if value != getattr(status, name)}
     return deployment.model_copy(update={"status": status.model_copy(update=changes)}) if changes else deployment
-
-
-def _is_known(condition: Condition) -> bool:
-    return condition.type in _TYPES and condition.reason in _REASONS
 
 
 def is_damaged(deployment: BundleDeployment) -> bool:

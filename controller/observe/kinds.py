@@ -96,11 +96,6 @@ class KindWatch:
         if self.successor:
             yield self.successor.reflector
 
-    def stop(self) -> None:
-        """Stop it and its successor; returns immediately."""
-        for reflector in self.reflectors():
-            reflector.stop()
-
     def is_outdated(self, old: Definition | None, new: Definition) -> bool:
         """Return whether a changed definition requires another path, or other verdicts."""
         version = self.resource.version
@@ -448,7 +443,8 @@ class ManagedObjects:
         needed: set[GroupKind] = set().union(*self._needs.entries(KINDS))
         self._unwatched &= needed
         for group_kind in self._watches.keys() - needed:
-            self._watches.pop(group_kind).stop()
+            for reflector in self._watches.pop(group_kind).reflectors():
+                reflector.stop()
             self._owned.drop(group_kind)
 
     def _start(

@@ -184,18 +184,16 @@ class HealthTracker:
         crashes = any(each.crashes for each in rollouts)
         return Progress(health=health, shown=shown, next_change=min(soonest, default=None), crashes=crashes)
 
-    def judge(self, key: ObjectKey, record: Record | None, digest: str) -> Verdict:
+    def judge(self, key: ObjectKey, record: Record | None, digest: str, now: float | None = None) -> Verdict:
         """Return the verdict on an object of a revision, as far as it has held already.
 
         Args:
             key: of the object.
             record: as it was last seen; None if it was not.
             digest: as in its applied-digest annotation once it is applied.
+            now: monotonic seconds; None: as they are.
         """
-        return self._judge_now(key, record, digest, self.now())
-
-    def _judge_now(self, key: ObjectKey, record: Record | None, digest: str, now: float) -> Verdict:
-        verdict = judge_object(record, digest)
+        now, verdict = self.now() if now is None else now, judge_object(record, digest)
         if record is None:
             self._rollouts.pop(key, None)
         if record is None or record.deleting or record.applied_digest != digest:
@@ -227,7 +225,7 @@ class HealthTracker:
     def _judge(
         self, key: ObjectKey, record: Record | None, digest: str, refusal: BundleError | None, now: float
     ) -> _Judged:
-        verdict = self._judge_now(key, record, digest, now)
+        verdict = self.judge(key, record, digest, now)
         # A problem of the object itself is more useful than that it could not be compared or repaired.
         is_unhealthy = record is not None and record.applied_digest == digest and verdict.state is not State.HEALTHY
         if refusal and not is_unhealthy:

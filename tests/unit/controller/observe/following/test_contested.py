@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import pytest
 
 from rukpak.controller.formats.objects import ObjectKey
-from rukpak.controller.kube.cache import Trace
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.resources import GroupVersionKind, Resource
 from rukpak.controller.observe.following import (
@@ -72,7 +71,7 @@ def test_an_object_that_was_judged_again_is_compared_with_that(followed: _Follow
     assert not woken
 
 
-def list_objects(followed: _Followed, objects: dict[tuple[str, str], Trace | Record], version: str) -> None:
+def list_objects(followed: _Followed, objects: dict[tuple[str, str], Record], version: str) -> None:
     """Let the watch have listed these objects."""
     assert followed.reflector
     followed.reflector.cache.begin_listing()
