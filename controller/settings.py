@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rukpak.api import names
 from rukpak.api.plugins import KIBIBYTE, MEBIBYTE, Means, Network
 from rukpak.api.proxies import read_proxies
-from rukpak.controller.kube.resources import LONGEST_SHARD, Shard, is_shard_name
+from rukpak.controller.kube.resources import LONGEST_SHARD, is_shard_name
 from rukpak.controller.processes.memory_limit import MemoryLimit, find_limit
 from rukpak.controller.sources.hosts import parse_pattern
 
@@ -102,10 +102,6 @@ class Settings:
     log_format: str = _option("auto", "log format: json or text; auto: text on a terminal, json elsewhere", choices=("auto", "json", "text"))
     log_level: str = _option("info", "minimum log level: debug, info, warning or error", choices=("debug", "info", "warning", "error"))
     # fmt: on
-
-    def served_shard(self) -> Shard:
-        """Return the shard whose BundleDeployments are served."""
-        return Shard(self.shard)
 
     def readable_namespaces(self) -> tuple[str, ...]:
         """Return the namespaces whose Secrets sources may use, in addition to the install namespace."""

@@ -255,7 +255,7 @@ def _only(value: Manifest, tree: _Tree) -> dict[str, Any]:
 
 def as_compared(body: Manifest, live: Manifest) -> Manifest:
     """Return the fields of an object to compare: without spec.replicas if an autoscaler scales it."""
-    return without(body, [REPLICAS]) if is_scaled(live) and has_field(body, REPLICAS) else body
+    return without(body, [REPLICAS]) if is_scaled(entries_of(live)) and has_field(body, REPLICAS) else body
 
 
 def is_claimed(live: Manifest, body: Manifest, manager: str) -> bool:

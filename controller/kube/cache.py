@@ -14,7 +14,7 @@ Not here: requests and threads (watch.py).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any, Generic, Protocol, TypeVar
@@ -79,10 +79,6 @@ class _Ahead(Generic[RecordT]):
     listing: int
     """How many lists had started by then."""
 
-    def is_passed(self, version: int) -> bool:
-        """Return whether an event of this version is newer. That of the deleted version is not."""
-        return self.version < version or (self.version == version and self.record is not None)
-
 
 class Continuity(Enum):
     """How the state of a cluster follows the known one."""
@@ -93,25 +89,6 @@ class Continuity(Enum):
     """Its object has changed since, or is gone."""
     OLDER = auto()
     """It has not happened: etcd was restored from a backup."""
-
-
-@dataclass(frozen=True, slots=True)
-class _LastChange:
-    """The newest known change of a collection."""
-
-    key: Key
-    uid: str
-    version: int
-    is_removal: bool
-    """Whether the object was deleted, or does not match the selector any more."""
-
-    def compare(self, found: Record | None) -> Continuity:
-        if found is None or found.uid != self.uid:
-            return Continuity.SAME if found is None and self.is_removal else Continuity.UNKNOWN
-        version = parse_version(found.resource_version)
-        if version < self.version:
-            return Continuity.OLDER
-        return Continuity.SAME if version == self.version else Continuity.UNKNOWN
 
 
 IdT = TypeVar("IdT")
@@ -177,7 +154,10 @@ class Cache(Generic[RecordT]):
         self._watched: dict[Key, RecordT] = {}
         self._ahead: dict[Key, _Ahead[RecordT]] = {}
         self._version = 0
-        self._last: _LastChange | None = None
+        self._last: RecordT | None = None
+        """The object that changed last, as the watch has shown it."""
+        self._is_removed = False
+        """Whether that was deleted, or does not match the selector any more."""
         self._listings = 0
         self._needed = 1
         """The number of the list that must be complete for the records to count as known."""
@@ -200,10 +180,8 @@ class Cache(Generic[RecordT]):
     def records(self) -> list[RecordT]:
         """Return the newest known record of every object, in no order."""
         with self._lock:
-            if not self._ahead:
-                return list(self._watched.values())
-            untouched = [record for key, record in self._watched.items() if key not in self._ahead]
-            return untouched + [ahead.record for ahead in self._ahead.values() if ahead.record is not None]
+            newest = self._watched | {key: ahead.record for key, ahead in self._ahead.items()}
+            return [record for record in newest.values() if record is not None]
 
     def index(self, name: str, by: Hashable) -> list[RecordT]:
         """Return the newest known records that are found by something in an index, in no order."""
@@ -266,11 +244,17 @@ class Cache(Generic[RecordT]):
     @property
     def last_key(self) -> Key | None:
         """The key of the object that changed last; None if that is not known."""
-        return self._last.key if self._last else None
+        last = self._last
+        return key_of(last) if last else None
 
     def compare_last(self, found: Record | None) -> Continuity:
         """Return how a state follows the known one in which that object is so, or does not exist."""
-        return self._last.compare(found) if self._last else Continuity.SAME
+        last = self._last
+        if last is None or (found is None and self._is_removed):
+            return Continuity.SAME
+        if found is None or found.uid != last.uid or _is_older(last, found):
+            return Continuity.UNKNOWN
+        return Continuity.OLDER if _is_older(found, last) else Continuity.SAME
 
     def is_newer_than(self, fresh: Mapping[Key, RecordT]) -> bool:
         """Return whether an object in a list is older than known: its versions never go back."""
@@ -305,16 +289,13 @@ class Cache(Generic[RecordT]):
             known = self._watched.keys() | fresh.keys()
             self._watched = dict(fresh)
             self._version = parse_version(resource_version)
-            self._last = _newest(fresh.values())
+            newest = max(fresh.values(), key=lambda each: parse_version(each.resource_version), default=None)
+            self._last, self._is_removed = newest, False
             # Replies before the listing are dropped: after a restore of etcd, their versions may lie in the future.
-            before, self._ahead = (
-                self._ahead,
-                {
-                    key: ahead
-                    for key, ahead in self._ahead.items()
-                    if ahead.listing == self._listings and ahead.version > self._version
-                },
-            )
+            before, self._ahead = self._ahead, {}
+            for key, ahead in before.items():
+                if ahead.listing == self._listings and ahead.version > self._version:
+                    self._ahead[key] = ahead
             self._indexer = Indexer(self._functions)
             self._index(*self._watched, *self._ahead)
             passed = [ahead.record for key, ahead in before.items() if key not in self._ahead and key not in known]
@@ -323,29 +304,28 @@ class Cache(Generic[RecordT]):
     def put(self, record: RecordT) -> list[Change[RecordT]]:
         """Handle an ADDED or MODIFIED event; return the changes."""
         with self._lock:
-            self._reach(key_of(record), record)
-            self._last = _last_change(record, is_removal=False)
-            fresh = {key_of(record): record}
-            old = self._watched.get(key_of(record))
-            self._watched.update(fresh)
-            self._index(key_of(record))
-        return _compare({key_of(record): old} if old is not None else {}, fresh)
+            key = self._reach(record, is_removed=False)
+            old = self._watched.get(key)
+            self._watched[key] = record
+            self._index(key)
+        return _compare({key: old} if old is not None else {}, {key: record})
 
     def remove(self, record: RecordT) -> list[Change[RecordT]]:
         """Handle a DELETED event: the object was deleted, or no longer matches the selector. Return the changes."""
         with self._lock:
-            self._reach(key_of(record), record)
-            self._last = _last_change(record, is_removal=True)
-            old = self._watched.pop(key_of(record), None)
-            self._index(key_of(record))
+            key = self._reach(record, is_removed=True)
+            old = self._watched.pop(key, None)
+            self._index(key)
         return [Change(old, None)] if old is not None else []
 
-    def _reach(self, key: Key, record: RecordT) -> None:
-        version = parse_version(record.resource_version)
-        self._version = max(self._version, version)
+    def _reach(self, record: RecordT, *, is_removed: bool) -> Key:
+        key, version = key_of(record), parse_version(record.resource_version)
+        self._version, self._last, self._is_removed = max(self._version, version), record, is_removed
         ahead = self._ahead.get(key)
-        if ahead and ahead.is_passed(version):
+        # An event of the version that was deleted is not newer than the reply to its deletion.
+        if ahead and ahead.version + (ahead.record is None) <= version:
             del self._ahead[key]
+        return key
 
     def advance(self, resource_version: str) -> None:
         """Handle a bookmark: all events up to this version were delivered."""
@@ -368,15 +348,6 @@ def key_of(record: Record) -> Key:
 def parse_version(resource_version: str) -> int:
     """Return a resourceVersion as a number; 0 if it is not one, so that it is never newer."""
     return int(resource_version) if resource_version.isascii() and resource_version.isdigit() else 0
-
-
-def _last_change(record: Record, *, is_removal: bool) -> _LastChange:
-    return _LastChange(key_of(record), record.uid, parse_version(record.resource_version), is_removal)
-
-
-def _newest(records: Iterable[Record]) -> _LastChange | None:
-    found = max(records, key=lambda each: parse_version(each.resource_version), default=None)
-    return _last_change(found, is_removal=False) if found else None
 
 
 def _is_older(record: Record, other: Record) -> bool:

@@ -28,10 +28,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http import HTTPStatus
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 from urllib.parse import quote, urlencode, urlsplit
 
 import urllib3
@@ -53,7 +52,6 @@ from rukpak.controller.kube.errors import ApiError, ConfigurationError, reply_er
 from rukpak.controller.processes.supervision import Supervisor
 from rukpak.controller.untrusted import decode
 
-READING = frozenset({"GET", "HEAD"})
 _PROBES = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 9}
 _KEEP_ALIVE = (
     *urllib3.connection.HTTPConnection.default_socket_options,
@@ -126,8 +124,6 @@ RequestHook = Callable[[str, str, int], None]
 ERROR_BYTES = 1 << 20
 # Minimum interval between reloads, for a credential that is rejected every time.
 RELOAD_SECONDS = 10.0
-if TYPE_CHECKING:
-    from urllib3 import BaseHTTPResponse
 __all__ = ["ApiError", "Client", "Page", "Response", "User", "connect"]
 Objects = list[dict[str, Any]]
 Query = Iterable[tuple[str, str | int]]
@@ -151,14 +147,14 @@ class Response:
     headers: Mapping[str, str]
 
 
-def read_whole(reply: urllib3.BaseHTTPResponse, max_bytes: int | None = None) -> Response:
+def read_whole(reply: urllib3.BaseHTTPResponse, max_bytes: int) -> Response:
     """Read a reply to its end, and release its connection.
 
     Raises: ApiError, with reason TOO_LARGE after `max_bytes`.
     """
     try:
-        data = reply.read(None if max_bytes is None else max_bytes + 1)
-        if max_bytes is not None and len(data) > max_bytes:
+        data = reply.read(max_bytes + 1)
+        if len(data) > max_bytes:
             reply.close()  # do not wait for the rest
             raise ApiError(0, TOO_LARGE, f"the reply is larger than {describe_bytes(max_bytes)}")
     except (urllib3.exceptions.HTTPError, OSError) as error:
@@ -196,9 +192,7 @@ class LineStream:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
         self.release()
 
@@ -207,11 +201,18 @@ class LineStream:
 
         Raises: ApiError if the connection is lost, or a line exceeds the limit.
         """
-        try:
-            yield from self._lines()
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            if not self._closed:
-                raise unanswered(error) from error
+        rest = bytearray()
+        for segment in self.segments():
+            rest += segment
+            if b"\n" not in segment:
+                self._check(rest)
+                continue
+            *lines, last = rest.split(b"\n")
+            rest = last
+            for line in lines:
+                self._check(line)
+                if line and not self._closed:
+                    yield bytes(line)
 
     def segments(self) -> Iterator[bytes]:
         """Yield the reply as it arrives, instead of its lines, which may then have any length.
@@ -223,20 +224,6 @@ class LineStream:
         except (urllib3.exceptions.HTTPError, OSError) as error:
             if not self._closed:
                 raise unanswered(error) from error
-
-    def _lines(self) -> Iterator[bytes]:
-        rest = bytearray()
-        for segment in self._reply.stream(SEGMENT_BYTES, decode_content=True):
-            rest += segment
-            if b"\n" not in segment:
-                self._check(rest)
-                continue
-            *lines, last = rest.split(b"\n")
-            rest = last
-            for line in lines:
-                self._check(line)
-                if line and not self._closed:
-                    yield bytes(line)
 
     def _check(self, line: bytearray) -> None:
         if len(line) > self._line_bytes:
@@ -293,6 +280,7 @@ class Transport:
 
     Args:
         load: reads the configuration: now, and again after a 401.
+        user_agent: of every request.
         fence: admits writes; None for no fence.
 
     Raises: ConfigurationError.
@@ -302,11 +290,12 @@ class Transport:
         self,
         load: Callable[[], Configuration],
         *,
-        user_agent: str,
+        user_agent: str = "rukpak",
         fence: Fence | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.on_request: RequestHook | None = None
+        """Called for every request."""
         self._fence = fence
         self._load = load
         self._user_agent = user_agent
@@ -337,7 +326,7 @@ class Transport:
         raise _read_error(reply)
 
     def _exchange(self, server: _Server, request: Request) -> urllib3.BaseHTTPResponse:
-        status, fence = 0, None if request.method in READING else self._fence
+        status, fence = 0, None if request.method == "GET" else self._fence
         with fence.admit() if fence else contextlib.nullcontext() as seconds:
             try:
                 reply = self._call(server, request, seconds)
@@ -457,23 +446,13 @@ class Client:
     """Talks to one API server.
 
     Args:
-        load: reads the configuration: now, and again after a 401.
-        user_agent: of every request.
-        fence: admits writes; None for no fence.
-
-    Raises: ConfigurationError.
+        transport: the connections, which the clients that act as users share.
     """
 
-    def __init__(
-        self,
-        load: Callable[[], Configuration],
-        *,
-        user_agent: str = "rukpak",
-        fence: Fence | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._transport = Transport(load, user_agent=user_agent, fence=fence, clock=clock)
-        self._user: User | None = None
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+        self._impersonation: tuple[tuple[str, str], ...] = ()
+        """Headers that name the user to act as."""
         self.supervisor = Supervisor()
         """Supervises the threads that use this client; may be replaced before they are created."""
         self.relist_seconds = RELIST_SECONDS
@@ -486,23 +465,13 @@ class Client:
         if user is None:
             return self
         client = copy.copy(self)
-        client._user = user  # noqa: SLF001 - of this class
+        client._impersonation = tuple(user.headers())  # noqa: SLF001 - of this class
         return client
 
     @property
     def host(self) -> str:
         """Name and port of the API server."""
-        return self._transport.host
-
-    @property
-    def on_request(self) -> RequestHook | None:
-        """The hook that is called for every request."""
-        return self._transport.on_request
-
-    @on_request.setter
-    def on_request(self, hook: RequestHook | None) -> None:
-        """Set the hook."""
-        self._transport.on_request = hook
+        return self.transport.host
 
     def request(
         self,
@@ -516,7 +485,7 @@ class Client:
         timeout: Timeout = DEFAULT_TIMEOUT,
         seconds: float | None = None,
         if_none_match: str = "",
-        max_bytes: int | None = None,
+        max_bytes: int = REPLY_BYTES,
     ) -> Response:
         """Send one request and read the whole reply.
 
@@ -525,8 +494,7 @@ class Client:
         The segments of `path` are quoted, see `Resource.path`. `body` is JSON, or bytes that are sent as they are. If
         the ETag `if_none_match` still matches, the response has status 304 and no value.
 
-        Raises: ApiError, with reason TOO_LARGE after `max_bytes`, by default REPLY_BYTES; ValueError for a body that is
-            not valid JSON.
+        Raises: ApiError, with reason TOO_LARGE after `max_bytes`; ValueError for a body that is not valid JSON.
         """
         headers = [("Accept", accept)]
         if body is not None:
@@ -540,12 +508,12 @@ class Client:
             method=method,
             path=path,
             query=tuple(query),
-            headers=tuple(headers),
+            headers=(*headers, *self._impersonation),
             body=data,
             timeout=timeout,
             seconds=seconds,
         )
-        return read_whole(self._send(request), max_bytes or REPLY_BYTES)
+        return read_whole(self.transport.send(request), max_bytes)
 
     def stream(
         self,
@@ -561,13 +529,9 @@ class Client:
 
         Raises: ApiError, also while iterating.
         """
-        headers = (("Accept", accept),)
+        headers = (("Accept", accept), *self._impersonation)
         request = Request(method="GET", path=path, query=tuple(query), headers=headers, timeout=DEFAULT_TIMEOUT)
-        return LineStream(self._send(request), silence)
-
-    def _send(self, request: Request) -> BaseHTTPResponse:
-        user = self._user.headers() if self._user else ()
-        return self._transport.send(replace(request, headers=(*request.headers, *user)))
+        return LineStream(self.transport.send(request), silence)
 
     def get(self, path: str, *, metadata: bool = False) -> Response:
         """Get one object, or only its metadata.
@@ -738,4 +702,4 @@ def connect(
 
     Raises: ConfigurationError.
     """
-    return Client(find_loader(kubeconfig, context, pool), user_agent=user_agent, fence=fence)
+    return Client(Transport(find_loader(kubeconfig, context, pool), user_agent=user_agent, fence=fence))

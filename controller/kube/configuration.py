@@ -16,6 +16,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -96,7 +97,9 @@ def find_context(kubeconfig: str | None, context: str | None) -> str:
     named = kubeconfig or os.environ.get("KUBECONFIG", "")
     if context or (not named and is_in_pod()):
         return context or ""
-    return _current_context(_read(named or DEFAULT_KUBECONFIG))
+    paths = named or DEFAULT_KUBECONFIG
+    with _naming(paths):
+        return _current_context(_read(paths))
 
 
 class _TokenFile:
@@ -155,14 +158,21 @@ class _Entry:
             raise ConfigurationError(f'{key} "{name}": {error.strerror or "cannot be read"}') from error
 
 
-def _load_kubeconfig(paths: str, context: str | None, pool: int) -> Configuration:
-    files = _read(paths)
+@contextmanager
+def _naming(paths: str) -> Iterator[None]:
+    """Name the kubeconfig in errors about it."""
     try:
-        return _choose(files, context or _current_context(files), paths, pool)
+        yield
     except ConfigurationError as error:
         raise ConfigurationError(f'kubeconfig "{paths}": {error}') from error.__cause__
     except _MALFORMED as error:
         raise ConfigurationError(f'kubeconfig "{paths}": not a valid kubeconfig') from error
+
+
+def _load_kubeconfig(paths: str, context: str | None, pool: int) -> Configuration:
+    with _naming(paths):
+        files = _read(paths)
+        return _choose(files, context or _current_context(files), paths, pool)
 
 
 def _choose(files: list[_Entry], context: str, paths: str, pool: int) -> Configuration:
@@ -197,16 +207,14 @@ def _current_context(files: list[_Entry]) -> str:
 def _read(paths: str) -> list[_Entry]:
     found = [path for name in paths.split(":") if name and (path := Path(name).expanduser()).exists()]
     if not found:
-        raise ConfigurationError(f'kubeconfig "{paths}": no such file; specify one, or set KUBECONFIG')
+        raise ConfigurationError("no such file; specify one, or set KUBECONFIG")
     try:
         # Only texts of it are read, which YAML 1.1 and 1.2 have alike.
         files = [(yaml.safe_load(path.read_text(encoding="utf-8")), path.parent) for path in found]  # noqa: TID251
     except OSError as error:
-        raise ConfigurationError(f'kubeconfig "{paths}": {error.strerror or "cannot be read"}') from error
-    except _MALFORMED as error:
-        raise ConfigurationError(f'kubeconfig "{paths}": not a valid kubeconfig') from error
+        raise ConfigurationError(error.strerror or "cannot be read") from error
     if not all(isinstance(file, dict) for file, _ in files):
-        raise ConfigurationError(f'kubeconfig "{paths}": not a valid kubeconfig')
+        raise ConfigurationError("not a valid kubeconfig")
     return [_Entry(*file) for file in files]
 
 

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -21,7 +22,7 @@ from rukpak.controller.formats.applicable import custom_kinds, reduce_schema
 from rukpak.controller.formats.objects import BUILT_IN_GROUPS
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.encoding import JSON
-from rukpak.controller.kube.errors import ApiError
+from rukpak.controller.kube.errors import ApiError, attempt
 from rukpak.controller.kube.resources import DEFINITIONS, GroupVersionKind, Resource
 
 AGGREGATED = ",".join(
@@ -116,10 +117,7 @@ class Discovery:
 
         Raises: ApiError if discovery fails.
         """
-        snapshot = self._current()
-        if gvk not in snapshot.resources and self._may_show_more(snapshot):
-            snapshot = self._refresh(snapshot)
-        return gvk in snapshot.resources
+        return gvk in self._renewed_unless(lambda found: gvk in found.resources).resources
 
     def seconds_to_recheck(self) -> float | None:
         """Return in how many seconds to check a missing kind again; None if discovery has caught up with all events.
@@ -150,10 +148,7 @@ class Discovery:
 
         Raises: ApiError if all of discovery fails.
         """
-        snapshot = self._current()
-        if snapshot.failed and self._may_show_more(snapshot):
-            snapshot = self._refresh(snapshot)
-        return snapshot.failed
+        return self._renewed_unless(lambda found: not found.failed).failed
 
     def invalidate(self) -> None:
         """Note that kinds were added or removed: the next lookup of an unknown kind refreshes, of a known one soon."""
@@ -201,11 +196,7 @@ class Discovery:
         found: dict[tuple[str, str, str], CustomKind] = {}
         for kind in map(GroupVersionKind._make, kinds):
             if resource := self.resource(kind):
-                try:
-                    found |= self._ask_definition(kind, resource)
-                except ApiError as error:
-                    if error.status != HTTPStatus.FORBIDDEN:
-                        raise
+                found |= attempt(partial(self._ask_definition, kind, resource), HTTPStatus.FORBIDDEN) or {}
         return found
 
     def with_custom_kinds(self, found: Capabilities) -> Capabilities:
@@ -213,8 +204,7 @@ class Discovery:
 
         Raises: ApiError if the definitions cannot be listed.
         """
-        listed = self._client.list(DEFINITIONS.path())
-        defined = _read_definitions(listed)
+        defined = _read_definitions(self._client.list(DEFINITIONS.path()))
         names = {(group, kind) for group, _, kind in defined}
         others = {kind for kind in found.kinds if kind[0] not in BUILT_IN_GROUPS and kind[::2] not in names}
         served = {kind: known for kind, known in defined.items() if kind in found.kinds}
@@ -223,12 +213,10 @@ class Discovery:
     def _ask_definition(self, kind: GroupVersionKind, resource: Resource) -> dict[tuple[str, str, str], CustomKind]:
         # A list, since the controller may watch definitions, which is enough for that, but not get them.
         name = f"{resource.plural}.{kind.group}"
-        listed = self._client.list(DEFINITIONS.path(), field_selector=f"metadata.name={name}")
-        definitions = list(listed)
-        if not definitions:
+        defined = _read_definitions(self._client.list(DEFINITIONS.path(), field_selector=f"metadata.name={name}"))
+        if not defined:
             return {kind: _OF_ANOTHER_SERVER}
-        known = _read_definitions(definitions).get(kind)
-        return {kind: known} if known else {}
+        return {kind: defined[kind]} if kind in defined else {}
 
     def _may_show_more(self, snapshot: _Snapshot) -> bool:
         is_behind = self._clock() - self._noted_at < MISS_SECONDS and self._is_older(snapshot, LAG_SECONDS)
@@ -236,6 +224,10 @@ class Discovery:
 
     def _is_older(self, snapshot: _Snapshot, seconds: float) -> bool:
         return self._clock() - snapshot.read_at >= seconds
+
+    def _renewed_unless(self, is_enough: Callable[[_Snapshot], bool]) -> _Snapshot:
+        snapshot = self._current()
+        return snapshot if is_enough(snapshot) or not self._may_show_more(snapshot) else self._refresh(snapshot)
 
     def _current(self) -> _Snapshot:
         return self._snapshot or self._refresh(None)
@@ -271,7 +263,7 @@ class Discovery:
             return known
         if reply.value["kind"] == "APIGroupDiscoveryList":
             return _Root(_parse_aggregated(reply.value["items"], known.groups), reply.headers.get("ETag", ""))
-        versions = ((group, version) for group, version in _list_versions(reply.value))
+        versions = _list_versions(reply.value)
         return _Root({key: self._walk(*key, known.groups.get(key, _Group())) for key in versions})
 
     def _walk(self, group: str, version: str, known: _Group) -> _Group:

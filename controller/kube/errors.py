@@ -175,15 +175,11 @@ def unanswered(error: Exception) -> ApiError:
 def reply_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
     """Return the error for a reply other than 2xx. A body that is no Status comes from a proxy and is not shown."""
     value = _parse_status(body)
-    details = mapping(value, "details")
+    message = value.get("message") or f"HTTP {status} without a Status"
+    error = status_error({**value, "code": status, "message": message})
     after = read_retry_after(headers.get("Retry-After", ""), time.time(), LONGEST_RETRY_AFTER)
-    return ApiError(
-        status,
-        str(value.get("reason") or ""),
-        str(value.get("message") or f"HTTP {status} without a Status"),
-        details=details,
-        retry_after=after if after is not None else _asked_for(details),
-    )
+    error.retry_after = error.retry_after if after is None else after
+    return error
 
 
 def status_error(value: Mapping[str, Any]) -> ApiError:
@@ -194,7 +190,7 @@ def status_error(value: Mapping[str, Any]) -> ApiError:
         str(value.get("reason") or ""),
         str(value.get("message") or ""),
         details=details,
-        retry_after=_asked_for(details),
+        retry_after=clamp_retry_after(details.get("retryAfterSeconds"), LONGEST_RETRY_AFTER),
     )
 
 
@@ -204,7 +200,3 @@ def _parse_status(body: bytes) -> Mapping[str, Any]:
     except ValueError:
         return {}
     return value if isinstance(value, dict) and value.get("kind") == "Status" else {}
-
-
-def _asked_for(details: Mapping[str, Any]) -> float | None:
-    return clamp_retry_after(details.get("retryAfterSeconds"), LONGEST_RETRY_AFTER)

@@ -10,7 +10,7 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from typing import Any, Literal
 
@@ -19,7 +19,7 @@ from rukpak.controller.content.limits import visible
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.encoding import micro_time
 from rukpak.controller.kube.errors import ApiError, attempt
-from rukpak.controller.kube.resources import Resource
+from rukpak.controller.kube.resources import DEPLOYMENTS, Resource
 from rukpak.controller.processes.supervision import Kind
 from rukpak.controller.untrusted import integer, text
 
@@ -38,10 +38,8 @@ SERIES_SECONDS = 360.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regarding:
-    """The cluster-scoped object that an Event is about."""
+    """The BundleDeployment that an Event is about."""
 
-    api_version: str
-    kind: str
     name: str
     uid: str
 
@@ -144,12 +142,7 @@ class EventRecorder:
             "reason": note.reason,
             "action": note.action,
             "note": visible(note.text)[:NOTE_CHARACTERS],
-            "regarding": {
-                "apiVersion": regarding.api_version,
-                "kind": regarding.kind,
-                "name": regarding.name,
-                "uid": regarding.uid,
-            },
+            "regarding": {"apiVersion": DEPLOYMENTS.api_version, "kind": DEPLOYMENTS.kind, **asdict(regarding)},
         }
 
 

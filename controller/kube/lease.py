@@ -18,17 +18,19 @@ import random
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
 from rukpak.api.bounds import clamp, clamp_wait
-from rukpak.controller.kube.cache import Trace, make_trace, parse_version
+from rukpak.controller.kube.cache import make_trace, parse_version
 from rukpak.controller.kube.client import Client, Fence, read_clock
 from rukpak.controller.kube.encoding import micro_time
 from rukpak.controller.kube.errors import ApiError, attempt
 from rukpak.controller.kube.resources import NAMESPACES, Resource
-from rukpak.controller.kube.watch import Reflector
+from rukpak.controller.kube.watch import ListWatch, Reflector
 from rukpak.controller.processes.supervision import Kind
+from rukpak.controller.untrusted import field, mapping, text
 
 log = logging.getLogger(__name__)
 
@@ -111,11 +113,8 @@ class Election:
         self._awake = threading.Event()
         # Restarted, it could lead with what the bug has left of its state: a new process cannot.
         self._thread = client.supervisor.thread(Kind.ELECTION, "election", self._run, deaths=0)
-        self._watch = Reflector[Trace](
-            client,
-            LEASES.path(namespace),
-            field_selector=f"metadata.name={name}",
-            metadata=True,
+        self._watch = Reflector(
+            ListWatch(client, LEASES.path(namespace), field_selector=f"metadata.name={name}", metadata=True),
             project=make_trace,
             on_change=lambda _old, _new: self._awake.set(),
         )
@@ -215,9 +214,8 @@ class Election:
         duration = clamp(spec.get("leaseDurationSeconds"), 0.0, LONGEST_DURATION) or 0.0
         return self._clock() - self._seen_at >= max(duration, self._times.duration)
 
-    def _spec(self) -> dict[str, Any]:
-        spec: dict[str, Any] = (self._lease or {}).get("spec") or {}
-        return spec
+    def _spec(self) -> Mapping[str, Any]:
+        return mapping(self._lease, "spec")
 
     def _seconds(self) -> float:
         return max(min(self._remaining(), self._times.renew), SHORTEST_TIMEOUT)
@@ -242,13 +240,14 @@ class Election:
 
     def _write(self) -> bool:
         body = self._body()
-        try:
-            self._see(self._request("PUT", self._path, body) if self._lease else self._create(body))
-        except ApiError as error:
-            is_gone = error.status == HTTPStatus.NOT_FOUND and self._lease is not None
-            if error.status != HTTPStatus.CONFLICT and not is_gone:
-                raise
+        if self._lease:
+            update = partial(self._request, "PUT", self._path, body)
+            written = attempt(update, HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND)
+        else:
+            written = attempt(partial(self._create, body), HTTPStatus.CONFLICT)
+        if written is None:
             return False
+        self._see(written)
         self._acquired = body["spec"]["acquireTime"]
         return True
 
@@ -293,22 +292,13 @@ class Election:
         raise ApiError(0, "NotUnderstood", f"the reply is not Lease {self._about['lease']}")
 
     def _create(self, body: dict[str, Any]) -> dict[str, Any]:
-        path = LEASES.path(self._namespace)
-        try:
-            return self._request("POST", path, body)
-        except ApiError as error:
-            if error.status != HTTPStatus.NOT_FOUND:  # the namespace
-                raise
-        self._create_namespace()
-        return self._request("POST", path, body)
-
-    def _create_namespace(self) -> None:
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._namespace}}
-        try:
-            self._client.request("POST", NAMESPACES.path(), body=body, seconds=self._seconds())
-        except ApiError as error:
-            if error.status != HTTPStatus.CONFLICT:
-                raise
+        create = partial(self._request, "POST", LEASES.path(self._namespace), body)
+        if created := attempt(create, HTTPStatus.NOT_FOUND):
+            return created
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._namespace}}
+        post = partial(self._client.request, "POST", NAMESPACES.path(), body=namespace, seconds=self._seconds())
+        attempt(post, HTTPStatus.CONFLICT)
+        return create()
 
     def _release(self) -> None:
         spec = {**self._spec(), "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": micro_time()}
@@ -323,17 +313,10 @@ class Election:
 
 
 def _is_lease(value: Any, namespace: str, name: str) -> bool:
-    if not isinstance(value, dict) or (value.get("apiVersion"), value.get("kind")) != (LEASES.api_version, LEASES.kind):
-        return False
-    metadata, spec = value.get("metadata"), value.get("spec") or {}
-    if not isinstance(metadata, dict) or not isinstance(spec, dict):
-        return False
-    version = metadata.get("resourceVersion")
-    return (
-        (metadata.get("namespace"), metadata.get("name")) == (namespace, name)
-        and isinstance(version, str)
-        and version != ""
-    )
+    about = mapping(value, "metadata")
+    kind, place = (text(value, "apiVersion"), text(value, "kind")), (text(about, "namespace"), text(about, "name"))
+    is_whole = text(about, "resourceVersion") != "" and isinstance(field(value, "spec") or {}, dict)
+    return is_whole and (kind, place) == ((LEASES.api_version, LEASES.kind), (namespace, name))
 
 
 def _is_restored(metadata: Mapping[str, Any], known: Mapping[str, Any]) -> bool:

@@ -31,6 +31,11 @@ class GroupVersionKind(NamedTuple):
         """`apps/v1`, or `v1` for the core group."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
+    @property
+    def group_kind(self) -> tuple[str, str]:
+        """The kind without its version."""
+        return self.group, self.kind
+
     def __str__(self) -> str:
         """Return `apps/v1/Deployment` or `v1/ConfigMap`."""
         return f"{self.api_version}/{self.kind}"
@@ -132,29 +137,14 @@ LONGEST_SHARD = 50
 _SHARD = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """One shard, by the name that its label has."""
-
-    name: str = ""
-    """Empty: the default one."""
-
-    @property
-    def lease(self) -> str:
-        """The name of its Lease."""
-        return f"{names.LEASE}-{self.name}" if self.name else names.LEASE
-
-    def serves(self, labels: Mapping[str, str]) -> bool:
-        """Whether a BundleDeployment with these labels belongs to it."""
-        return shard_of(labels) == self.name
-
-
-DEFAULT_SHARD = Shard()
-
-
 def shard_of(labels: Mapping[str, str]) -> str:
     """Return the name of the shard that the labels of a BundleDeployment name; empty: the default one."""
     return labels.get(names.SHARD, "")
+
+
+def lease_of(shard: str) -> str:
+    """Return the name of the Lease of a shard."""
+    return f"{names.LEASE}-{shard}" if shard else names.LEASE
 
 
 def is_shard_name(name: str) -> bool:

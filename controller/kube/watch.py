@@ -44,7 +44,7 @@ from rukpak.controller.kube.cache import (
 )
 from rukpak.controller.kube.client import DEFAULT_TIMEOUT, PAGE_ITEMS, Client, LineStream, Page
 from rukpak.controller.kube.encoding import JSON, METADATA
-from rukpak.controller.kube.errors import UNREACHABLE, ApiError, status_error
+from rukpak.controller.kube.errors import UNREACHABLE, ApiError, attempt, status_error
 from rukpak.controller.processes.supervision import Kind
 from rukpak.controller.retries import Backoff
 from rukpak.controller.untrusted import decode
@@ -59,15 +59,16 @@ Make = Callable[[dict[str, Any]], RecordT | None]
 """Returns the record of an object; None to skip it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collection:
+@dataclass(frozen=True, slots=True)
+class ListWatch:
     """Objects at a path that match the selectors, in full or as PartialObjectMetadata."""
 
     client: Client
+    """With a connection for each watch."""
     path: str
-    label_selector: str
-    field_selector: str
-    metadata: bool
+    label_selector: str = ""
+    field_selector: str = ""
+    metadata: bool = False
 
     def pages(self, limit: int) -> Iterator[Page]:
         """Yield all objects, `limit` at a time.
@@ -107,12 +108,7 @@ class Collection:
         Raises: ApiError.
         """
         start: list[tuple[str, str | int]] = [("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan")]
-        try:
-            return self._open(start, seconds, silence)
-        except ApiError as error:
-            if error.status in NO_STREAMING_LISTS:
-                return None
-            raise
+        return attempt(lambda: self._open(start, seconds, silence), *NO_STREAMING_LISTS)
 
     def open_watch(self, version: str, seconds: int, silence: float) -> LineStream:
         """Open a stream of the changes after a version, for as many seconds.
@@ -245,12 +241,8 @@ class Reflector(Generic[RecordT]):
     """Keeps the records of one collection.
 
     Args:
-        client: needs a pool with a connection for each reflector.
-        path: of the collection.
+        objects: to list and to watch.
         project: returns the record of an object, which it must not keep. An object for which it fails is skipped.
-        label_selector: selects objects by label.
-        field_selector: selects objects by field.
-        metadata: whether to request PartialObjectMetadata.
         functions: of the indexes of the cache.
         on_change: gets (old, new) on the thread of the reflector; keep it short. It reports the history of the watch:
             a learned record only once the watch confirms it, with `old` as last reported.
@@ -261,28 +253,20 @@ class Reflector(Generic[RecordT]):
 
     def __init__(
         self,
-        client: Client,
-        path: str,
+        objects: ListWatch,
         *,
         project: Callable[[dict[str, Any]], RecordT],
-        label_selector: str = "",
-        field_selector: str = "",
-        metadata: bool = False,
         functions: IndexFunctions[RecordT] | None = None,
         on_change: Callable[[RecordT | None, RecordT | None], None] = lambda old, new: None,  # noqa: ARG005
         on_synced: Callable[[], None] = lambda: None,
         on_failed: Callable[[], None] = lambda: None,
         pace: Pace = DEFAULT_PACE,
     ) -> None:
-        self._collection = Collection(
-            client=client, path=path, label_selector=label_selector, field_selector=field_selector, metadata=metadata
-        )
+        self._objects = objects
         self._project = project
         self._on_change = on_change
         self._on_synced = on_synced
         self._on_failed = on_failed
-        self._client = client
-        self._relist_seconds = client.relist_seconds
         self._pace = pace
         self.cache: Cache[RecordT] = Cache(functions)
         self._version = ""
@@ -297,7 +281,7 @@ class Reflector(Generic[RecordT]):
         self._stream: LineStream | None = None
         self._next_sign = math.inf
         """When, in monotonic seconds, the thread must show its next sign of life."""
-        self._thread = client.supervisor.thread(Kind.WATCH, f"watch {path}", self._run)
+        self._thread = objects.client.supervisor.thread(Kind.WATCH, f"watch {objects.path}", self._run)
         self.is_connected = False
         """Whether the API server has answered the current list or watch, whose stream is open."""
         self.denied = ""
@@ -356,7 +340,7 @@ class Reflector(Generic[RecordT]):
     @property
     def path(self) -> str:
         """The path of the collection."""
-        return self._collection.path
+        return self._objects.path
 
     @property
     def synced(self) -> bool:
@@ -403,32 +387,28 @@ class Reflector(Generic[RecordT]):
 
     def _note(self, error: ApiError) -> None:
         is_news = self.last_error is None
-        if self.cache.is_current:  # else it is about what was known before the last call of `refresh`
-            self.last_error = error
-        self._log_failure(error, is_first=is_news)
         if error.status == HTTPStatus.GONE:
             self._version = ""
-        elif error.status in DENIED:
+        elif error.status in DENIED:  # told before it counts as settled
             self._version = ""
             self.denied = " ".join(error.message.split()) if error.reason else f"{self.path} is not served"
             if error.status == HTTPStatus.NOT_FOUND:
                 self._report(self.cache.replace({}, ""))  # a kind that is not served has no objects
-        if is_news and not self.synced:
-            self._call(self._on_failed)
-
-    def _log_failure(self, error: ApiError, *, is_first: bool) -> None:
-        # The first cause may not be the one that lasts.
-        if is_first:
+        if self.cache.is_current:  # else it is about what was known before the last call of `refresh`
+            self.last_error = error
+        if is_news:
             self._logged.clear()
-        if str(error) not in self._logged:
+        if str(error) not in self._logged:  # the first cause may not be the one that lasts
             self._logged.add(str(error))
             log.warning(_FAILURES.get(error.status, "watch failed"), extra={"path": self.path, "error": str(error)})
+        if is_news and not self.synced:
+            self._call(self._on_failed)
 
     def _follow(self) -> None:
         now = time.monotonic()
         continues = bool(self._version) and self.synced and now < self._relist_at and self._is_same(now)
         if not continues:
-            self._relist_at = now + self._relist_seconds * random.uniform(0.8, 1.0)  # noqa: S311
+            self._relist_at = now + self._objects.client.relist_seconds * random.uniform(0.8, 1.0)  # noqa: S311
         seconds = min(random.randint(*self._pace.watch), math.ceil(self._relist_at - now))  # noqa: S311
         self._expect(seconds + self._pace.slack + sum(DEFAULT_TIMEOUT))
         self._ends_at = now + seconds
@@ -437,7 +417,7 @@ class Reflector(Generic[RecordT]):
             return
         self.cache.begin_listing()
         streams = self._streaming_lists and not self._falls_back
-        if streams and (stream := self._collection.open_list(seconds, self._pace.slack)):
+        if streams and (stream := self._objects.open_list(seconds, self._pace.slack)):
             self._list_and_watch(stream, seconds)
         else:
             self._list_pages()
@@ -446,12 +426,10 @@ class Reflector(Generic[RecordT]):
     def _is_same(self, now: float) -> bool:
         if self.last_error is None and now >= self._ends_at - 1:
             return True
-        try:
-            version, found = self._collection.read_state(self.cache.last_key)
-        except ApiError as error:
-            if error.status == HTTPStatus.BAD_REQUEST:
-                return False
-            raise
+        state = attempt(lambda: self._objects.read_state(self.cache.last_key), HTTPStatus.BAD_REQUEST)
+        if state is None:
+            return False
+        version, found = state
         continuity = self.cache.compare_last(found)
         if self.cache.went_back(version) or continuity is Continuity.OLDER:
             self._note_restored(version)
@@ -460,10 +438,10 @@ class Reflector(Generic[RecordT]):
     def _note_restored(self, version: str) -> None:
         self.cache.outdate()
         log.warning("resourceVersion went back, listing again", extra={"path": self.path, "version": version})
-        self._call(self._client.on_restored)
+        self._call(self._objects.client.on_restored)
 
     def _watch(self, seconds: int) -> None:
-        with self._hold(self._collection.open_watch(self._version, seconds, self._pace.silence(seconds))) as stream:
+        with self._hold(self._objects.open_watch(self._version, seconds, self._pace.silence(seconds))) as stream:
             self._take_changes(parse_events(stream))
 
     def _list_and_watch(self, opened: LineStream, seconds: int) -> None:
@@ -499,7 +477,7 @@ class Reflector(Generic[RecordT]):
             raise ApiError(0, "Incomplete", "the stream ended before the list was complete")
 
     def _list_pages(self) -> None:
-        self._replace(*read_pages(self._collection.pages(self._pace.page), self._make, self._expect_page))
+        self._replace(*read_pages(self._objects.pages(self._pace.page), self._make, self._expect_page))
 
     def _expect_page(self) -> None:
         self._expect(self._pace.watch[1] + self._pace.slack + sum(DEFAULT_TIMEOUT))
@@ -542,7 +520,7 @@ class Reflector(Generic[RecordT]):
         # Every apply of ours is followed by its event.
         about = value["metadata"]
         # Of a full object, a reply contains less than the event.
-        known = self.cache.get((about.get("namespace", ""), about["name"])) if self._collection.metadata else None
+        known = self.cache.get((about.get("namespace", ""), about["name"])) if self._objects.metadata else None
         seen = (about["uid"], about["resourceVersion"])
         return known if known is not None and (known.uid, known.resource_version) == seen else None
 

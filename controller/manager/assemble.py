@@ -31,6 +31,7 @@ from rukpak.controller.kube.configuration import is_in_pod
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.events import EventRecorder
 from rukpak.controller.kube.lease import Election
+from rukpak.controller.kube.resources import lease_of
 from rukpak.controller.manager.manager import Manager, Probes, ServerProbe
 from rukpak.controller.manager.metrics import CONTENT_TYPE, Metrics, ProcessState
 from rukpak.controller.manager.process import DIED, LOST, exit_at_once, make_identity
@@ -153,7 +154,7 @@ def _make_process(settings: Settings) -> _Process:
         metrics.request_ended(method, host, status)
         probe.request_ended(status)
 
-    client.on_request = unfenced.on_request = _request_ended
+    client.transport.on_request = unfenced.transport.on_request = _request_ended
     store, memory = _open_store(settings), settings.memory_limit()
     circumstances = f"{version('rukpak')} {memory.bytes}"
     quarantine = Quarantine(lambda: store.folder and store.folder / "quarantine", circumstances)
@@ -204,7 +205,7 @@ def _make_services(
         client,
         discovery,
         dispatcher,
-        settings.served_shard(),
+        settings.shard,
         share=lambda deployment: share_of(accounts.complete(deployment)),
     )
     applier = Applier(client, discovery, watches, settings.apply_workers)
@@ -287,7 +288,7 @@ def _make_election(process: _Process, elected: threading.Event) -> Election | No
     return Election(
         client=process.unfenced,
         namespace=process.settings.namespace,
-        name=process.settings.served_shard().lease,
+        name=lease_of(process.settings.shard),
         identity=make_identity(process.store.lock),
         annotations={names.VERSION: version("rukpak")},
         times=process.settings.lease_times(),
@@ -311,7 +312,7 @@ def _measure(process: _Process, services: Services, queue: WorkQueue, elected: t
             confinement=Mechanisms.found().counted(),
             plugins=find_installed(),
             only_problems=settings.condition_metrics == "problems",
-            shard=settings.served_shard(),
+            shard=settings.shard,
         )
     )
 

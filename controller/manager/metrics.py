@@ -27,7 +27,7 @@ from prometheus_client.registry import Collector
 from rukpak.api.v1alpha2.conditions import ConditionType
 from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.building.entry_points import Installed
-from rukpak.controller.kube.resources import DEFAULT_SHARD, Shard
+from rukpak.controller.kube.resources import lease_of
 from rukpak.controller.manager.queue import QueueStats
 from rukpak.controller.processes.supervision import Kind
 from rukpak.controller.revisions.background import Counts
@@ -141,7 +141,7 @@ class ProcessState:
     plugins: Sequence[Installed] = ()
     only_problems: bool = False
     """Whether only conditions of BundleDeployments with problems are reported."""
-    shard: Shard = DEFAULT_SHARD
+    shard: str = ""
 
 
 class _Registry(CollectorRegistry):
@@ -194,7 +194,7 @@ class Metrics(Observer):
     def serve(self, state: ProcessState) -> None:
         """Include this state in scrapes; call it once."""
         self._state = state
-        self._registry.shard = state.shard.name
+        self._registry.shard = state.shard
         self._registry.register(_ProcessStateCollector(state))
 
     def scrape(self) -> bytes:
@@ -206,7 +206,7 @@ class Metrics(Observer):
         if state is None or not state.leading():
             return b""
         found = state.deployments()
-        return _write_conditions(filter(_has_problem, found) if state.only_problems else found, state.shard.name)
+        return _write_conditions(filter(_has_problem, found) if state.only_problems else found, state.shard)
 
     # events
 
@@ -273,7 +273,7 @@ class _ProcessStateCollector(Collector):
         yield _family("workqueue_longest_running_processor_seconds", {labels: queue.longest_seconds})
         yield _family("controller_runtime_active_workers", {(CONTROLLER,): queue.working})
         yield _family("controller_runtime_max_concurrent_reconciles", {(CONTROLLER,): state.workers})
-        yield _family("leader_election_master_status", {(state.shard.lease,): state.leading()})
+        yield _family("leader_election_master_status", {(lease_of(state.shard),): state.leading()})
         yield _family("rukpak_content_store_bytes", {(): state.store_bytes()})
         counts = state.preparations()
         yield _family("rukpak_preparations", {("waiting",): counts.waiting, ("active",): counts.active})

@@ -16,12 +16,12 @@ from typing import Any
 
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.resources import DEFINITIONS, Resource
-from rukpak.controller.kube.watch import Reflector
-from rukpak.controller.observe.health.verdict import StorageClassInfo, Verdict
+from rukpak.controller.kube.watch import ListWatch, Reflector
+from rukpak.controller.observe.health.verdict import Verdict
 from rukpak.controller.untrusted import mapping, mappings, text, texts
 
 # Fields of status by which controllers report progress (controller/observe/health/README.md).
-_REPORTED = ("conditions", "observedGeneration")
+_REPORTED = frozenset({"conditions", "observedGeneration"})
 # What the API server says of the first name that it does not accept.
 _TAKEN = re.compile(r'"([^"]+)" is already in use')
 STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False)
@@ -65,8 +65,7 @@ class Definitions:
         settled: Callable[[], None],
     ) -> None:
         self.reflector = Reflector[Definition](
-            client,
-            DEFINITIONS.path(),
+            ListWatch(client, DEFINITIONS.path()),
             project=make_definition,
             functions={KIND: lambda each: (each.kind,), GROUP: lambda each: (each.kind[0],)},
             on_change=changed,
@@ -126,13 +125,12 @@ def make_definition(manifest: Mapping[str, Any]) -> Definition:
         resource=resource if stored and established else None,
         names=_accepted_names(manifest),
         served=frozenset(text(version, "name") for version in versions if version.get("served") and established),
-        reporting=frozenset(text(version, "name") for version in versions if _reports(version)),
+        reporting=frozenset(text(version, "name") for version in versions if _REPORTED & _declared(version).keys()),
     )
 
 
-def _reports(version: Mapping[str, Any]) -> bool:
-    declared = mapping(version, "schema", "openAPIV3Schema", "properties", "status", "properties")
-    return any(name in declared for name in _REPORTED)
+def _declared(version: Mapping[str, Any]) -> Mapping[str, Any]:
+    return mapping(version, "schema", "openAPIV3Schema", "properties", "status", "properties")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,8 +156,7 @@ class StorageClasses:
         self._changed = changed
         self._lock = threading.Lock()
         self.reflector = Reflector[_Class](
-            client,
-            STORAGE_CLASSES.path(),
+            ListWatch(client, STORAGE_CLASSES.path()),
             project=_make_class,
             on_change=self._note,
             on_synced=settled,
@@ -172,12 +169,12 @@ class StorageClasses:
             if not self.reflector.started:
                 self.reflector.start()
 
-    def find(self, name: str | None) -> StorageClassInfo | None:
-        """Return a StorageClass, the default one for None; None if StorageClasses cannot be read."""
+    def binding_mode(self, name: str | None) -> str | None:
+        """Return the volumeBindingMode of a StorageClass, of the default one for None; see `Context`."""
         if not self.reflector.synced:
             return None
         known = self.reflector.cache.get(("", name)) if name else self._default()
-        return StorageClassInfo(volume_binding_mode=known.binding_mode if known else None)
+        return known.binding_mode if known else ""
 
     def _default(self) -> _Class | None:
         # The newest one, as the API server does.

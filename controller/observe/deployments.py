@@ -30,12 +30,12 @@ from rukpak.api.v1alpha2.conditions import ConditionType, Reason
 from rukpak.api.v1alpha2.policies import CrdUpgradeSafety, Drift
 from rukpak.api.v1alpha2.reading import read, try_to_read
 from rukpak.api.v1alpha2.sources import Source
-from rukpak.api.v1alpha2.types import BundleDeployment, Condition, ObjectMeta, Status
+from rukpak.api.v1alpha2.types import BundleDeployment, ObjectMeta, Status
 from rukpak.controller.content.digests import is_digest
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.errors import attempt
-from rukpak.controller.kube.resources import DEFAULT_SHARD, DEPLOYMENTS, Shard, read_kinds, shard_of
-from rukpak.controller.kube.watch import Pace, Reflector
+from rukpak.controller.kube.resources import DEPLOYMENTS, read_kinds, shard_of
+from rukpak.controller.kube.watch import ListWatch, Pace, Reflector
 from rukpak.controller.untrusted import strings
 
 log = logging.getLogger(__name__)
@@ -89,17 +89,13 @@ class SeenDeployment:
         return usable(read(marshal.loads(zlib.decompress(self.packed))))  # noqa: S302
 
 
-def _index_by(function: Callable[[BundleDeployment], Collection[str]]) -> Callable[[SeenDeployment], Collection[str]]:
-    return lambda seen: function(seen.outline) if seen.outline else ()
-
-
 class SeenDeployments:
     """Thread-safe: all BundleDeployments, watched, and indexed by the others that they name.
 
     Args:
         changed: gets the old and the new state of one, on the thread of the watch.
         synced: called on that thread once all are known, or known again.
-        shard: whose BundleDeployments are `served`.
+        shard: name of the one whose BundleDeployments are `served`; empty: the default one.
     """
 
     def __init__(
@@ -107,7 +103,7 @@ class SeenDeployments:
         client: Client,
         changed: Callable[[SeenDeployment | None, SeenDeployment | None], None],
         synced: Callable[[], None],
-        shard: Shard = DEFAULT_SHARD,
+        shard: str = "",
     ) -> None:
         self._client, self._changed, self.shard = client, changed, shard
         self._as_of: dict[str, float] = {}
@@ -115,10 +111,9 @@ class SeenDeployments:
         self._orphaned: dict[str, str] = {}
         """UIDs by name; see `was_orphaned`."""
         self.reflector = Reflector[SeenDeployment](
-            client,
-            DEPLOYMENTS.path(),
+            ListWatch(client, DEPLOYMENTS.path()),
             project=self._make_seen,
-            functions={name: _index_by(function) for name, function in INDEX_FUNCTIONS.items()},
+            functions=INDEX_FUNCTIONS,
             on_change=self._note,
             on_synced=synced,
             on_failed=self._note_failure,
@@ -241,15 +236,13 @@ class SeenDeployments:
         """
         now = time.monotonic()
         if now - self._as_of.get(name, -seconds) >= seconds:
-            self._read(name, now)
+            found = attempt(lambda: self._client.get(DEPLOYMENTS.path(name=name)), HTTPStatus.NOT_FOUND)
+            if found:
+                self.learn(found.value, now)
+            elif known := self.get(name):
+                self.learn_gone(name, known.uid)
         outline = self.outline(name)
         return usable(outline) if outline else None
-
-    def _read(self, name: str, now: float) -> None:
-        if found := attempt(lambda: self._client.get(DEPLOYMENTS.path(name=name)), HTTPStatus.NOT_FOUND):
-            self.learn(found.value, now)
-        elif known := self.get(name):
-            self.learn_gone(name, known.uid)
 
     def learn(self, manifest: Mapping[str, Any], sent: float | None = None) -> None:
         """Keep the state in a reply to a write, if it is newer.
@@ -268,37 +261,36 @@ class SeenDeployments:
         self.reflector.cache.hide(("", name), uid)
 
 
-def make_seen(manifest: dict[str, Any], shard: Shard = DEFAULT_SHARD) -> SeenDeployment:
+def make_seen(manifest: dict[str, Any], shard: str = "") -> SeenDeployment:
     """Return what the controller of a shard keeps of a BundleDeployment from the API server.
 
     It logs why one of its own cannot be read.
     """
     metadata = manifest["metadata"]
     deployment, problem = try_to_read(manifest)
-    served = shard.serves(strings(metadata, "labels"))
-    if not served:
-        return SeenDeployment(
-            name=metadata["name"],
-            uid=metadata["uid"],
-            resource_version=metadata["resourceVersion"],
-            outline=_outline_foreign(deployment) if deployment else None,
-            served=False,
-        )
-    if problem:
+    served = shard_of(strings(metadata, "labels")) == shard
+    if problem and served:
         log.warning("BundleDeployment cannot be read", extra={"BundleDeployment": metadata["name"], "problem": problem})
-    outline, packed = _outline(deployment, manifest) if deployment else (None, b"")
-    checks = deployment.spec.health_checks if deployment else ()
+    outline, packed = _outline(deployment, manifest, served=served) if deployment else (None, b"")
+    checks = deployment.spec.health_checks if deployment and served else ()
     return SeenDeployment(
         name=metadata["name"],
         uid=metadata["uid"],
         resource_version=metadata["resourceVersion"],
         outline=outline,
+        served=served,
         packed=packed,
         checks=tuple(check.model_dump(mode="json", by_alias=True, exclude_defaults=True) for check in checks),
     )
 
 
-def _outline(deployment: BundleDeployment, manifest: Mapping[str, Any]) -> tuple[BundleDeployment, bytes]:
+def _outline(
+    deployment: BundleDeployment, manifest: Mapping[str, Any], *, served: bool
+) -> tuple[BundleDeployment, bytes]:
+    """Return the outline of a BundleDeployment, and the whole, compressed, if that is more and it is served."""
+    if not served:
+        spec = deployment.spec.model_copy(update={**_LEFT_OUT, "sources": ()})
+        return deployment.model_copy(update={"spec": spec, "metadata": _outline_metadata(deployment.metadata)}), b""
     metadata = {key: value for key, value in manifest["metadata"].items() if key != "managedFields"}
     update: dict[str, Any] = {}
     if len(marshal.dumps(manifest["spec"])) > LARGE_BYTES:
@@ -310,11 +302,6 @@ def _outline(deployment: BundleDeployment, manifest: Mapping[str, Any]) -> tuple
         return deployment, b""
     packed = zlib.compress(marshal.dumps({**manifest, "metadata": metadata}), level=1)
     return deployment.model_copy(update=update), packed
-
-
-def _outline_foreign(deployment: BundleDeployment) -> BundleDeployment:
-    spec = deployment.spec.model_copy(update={**_LEFT_OUT, "sources": ()})
-    return deployment.model_copy(update={"spec": spec, "metadata": _outline_metadata(deployment.metadata)})
 
 
 def _outline_source(source: Source) -> Source:
@@ -346,14 +333,10 @@ def usable(deployment: BundleDeployment) -> BundleDeployment:
         "managed_state": status.managed_state if state and is_digest(state["digest"]) else "",
         "managed_kinds": tuple(map(str, read_kinds(status.managed_kinds))),
         "skipped_kinds": tuple(map(str, read_kinds(status.skipped_kinds))),
-        "conditions": tuple(filter(_is_known, status.conditions)),
+        "conditions": tuple(each for each in status.conditions if each.type in _TYPES and each.reason in _REASONS),
     }
     changes = {name: value for name, value in kept.items() if value != getattr(status, name)}
     return deployment.model_copy(update={"status": status.model_copy(update=changes)}) if changes else deployment
-
-
-def _is_known(condition: Condition) -> bool:
-    return condition.type in _TYPES and condition.reason in _REASONS
 
 
 def is_damaged(deployment: BundleDeployment) -> bool:
@@ -366,11 +349,9 @@ def is_damaged(deployment: BundleDeployment) -> bool:
 
 def needs_pass(old: SeenDeployment | None, new: SeenDeployment | None) -> bool:
     """Return whether a change needs a pass; the controller's own writes to status do not."""
-    return old is None or new is None or _pass_inputs(old) != _pass_inputs(new) or _is_wiped(old, new)
-
-
-def _is_wiped(old: SeenDeployment, new: SeenDeployment) -> bool:
-    return not _lacks_status(old) and _lacks_status(new)
+    if old is None or new is None or _pass_inputs(old) != _pass_inputs(new):
+        return True
+    return _lacks_status(new) and not _lacks_status(old)
 
 
 def _lacks_status(seen: SeenDeployment) -> bool:
@@ -495,9 +476,9 @@ def find_hindrance(deployment: BundleDeployment) -> str:
 
 DEPENDENTS = "spec.dependsOn"
 TAKERS = "spec.takeOver"
-INDEX_FUNCTIONS: Mapping[str, Callable[[BundleDeployment], Collection[str]]] = {
-    DEPENDENTS: lambda each: each.spec.required_deployments,
-    TAKERS: lambda each: {giver.name for giver in each.spec.take_over},
+INDEX_FUNCTIONS: Mapping[str, Callable[[SeenDeployment], Collection[str]]] = {
+    DEPENDENTS: lambda each: each.outline.spec.required_deployments if each.outline else (),
+    TAKERS: lambda each: {giver.name for giver in each.outline.spec.take_over} if each.outline else (),
 }
 """By index, the names of those that a BundleDeployment names there, which need not exist."""
 

@@ -26,6 +26,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -65,26 +66,18 @@ class Evaluator:
         self._lock = threading.Lock()
         self._places = threading.BoundedSemaphore(PLACES)
         self._idle: list[_Child] = []
-        self._problems: dict[str, str] = {}
-        """What was answered about expressions, well-formed or not."""
         self._is_stopped = False
-
-    def find_problem(self, expression: str) -> str:
-        """Return what is wrong with an expression, and where; empty if nothing is.
+        self.find_problem = lru_cache(_MOST_KNOWN)(self._find_problem)
+        """Returns what is wrong with an expression, and where; empty if nothing is.
 
         Raises: RuntimeError if no child answers.
         """
-        known = self._problems.get(expression)
-        if known is not None:
-            return known
+
+    def _find_problem(self, expression: str) -> str:
         try:
-            found = cast("str", self._ask(expressions.write(expression)))
+            return cast("str", self._ask(expressions.write(expression)))
         except _TooExpensiveError as error:
-            found = f"is {error}"
-        if len(self._problems) >= _MOST_KNOWN:
-            self._problems.clear()
-        self._problems[expression] = found
-        return found
+            return f"is {error}"
 
     def evaluate(self, given: Sequence[str], manifest: Any) -> Sequence[Answer]:
         """Return what well-formed expressions say about an object, in the same order.
@@ -114,25 +107,22 @@ class Evaluator:
         Raises: _TooExpensiveError, RuntimeError.
         """
         with self._places:
-            return self._ask_next(request)
-
-    def _ask_next(self, request: bytes) -> Any:
-        with self._lock:
-            child = self._idle.pop() if self._idle else None
-        child = child or _Child()
-        try:
-            answer = child.ask(request)
-        except RuntimeError as error:
-            log.info("asking another child about an expression", extra={"cause": str(error)})
-            child = _Child()
-            answer = child.ask(request)
-        with self._lock:
-            is_kept = not (self._is_stopped or child.has_grown())
-            if is_kept:
-                self._idle.append(child)
-        if not is_kept:
-            child.close()
-        return answer
+            with self._lock:
+                child = self._idle.pop() if self._idle else None
+            child = child or _Child()
+            try:
+                answer = child.ask(request)
+            except RuntimeError as error:
+                log.info("asking another child about an expression", extra={"cause": str(error)})
+                child = _Child()
+                answer = child.ask(request)
+            with self._lock:
+                is_kept = not (self._is_stopped or child.has_grown())
+                if is_kept:
+                    self._idle.append(child)
+            if not is_kept:
+                child.close()
+            return answer
 
 
 class _TooExpensiveError(Exception):
@@ -262,9 +252,7 @@ class Evaluations:
 
     def add(self, owner: str, key: ObjectKey) -> None:
         """Have an object of a BundleDeployment judged, once if it waits already."""
-        self._add(self._share(owner), key)
-
-    def _add(self, share: str, key: ObjectKey) -> None:
+        share = self._share(owner)
         with self._changed:
             if self._is_stopped:
                 return

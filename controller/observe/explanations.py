@@ -34,9 +34,9 @@ from rukpak.controller.observe.health.explain import (
     explain_by_events,
     explain_ends,
     explain_namespace,
-    explain_refusal,
     find_silent,
 )
+from rukpak.controller.observe.health.kubelet import read_refusal
 from rukpak.controller.observe.health.stability import Answer
 from rukpak.controller.observe.health.verdict import State, Verdict
 from rukpak.controller.observe.records import Record
@@ -88,24 +88,12 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Explanations:
-    """What is known about objects that were asked about."""
-
-    known: Mapping[ObjectKey, Answer]
-    next_change: float | None
-    """Seconds until the next request is due; None for never."""
-
-
-NOTHING = Explanations(known={}, next_change=None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Inquiry:
     """The last request for an object, and its answer."""
 
-    about: Verdict | None
-    asked: float
-    waiting: bool = True
+    about: Verdict | None = None
+    asked: float = -math.inf
+    waiting: bool = False
     """Whether its answer has not arrived."""
     pause: float = 0.0
     """0 before the first answer."""
@@ -113,6 +101,8 @@ class _Inquiry:
 
     def due(self, question: Question) -> float:
         """Return when the next request is due. After an object has Failed, only one, unless another one is needed."""
+        if self.asked == -math.inf:
+            return self.asked
         if self.waiting:
             return self.asked + AGAIN_SECONDS
         if self.asked < question.since:
@@ -122,6 +112,10 @@ class _Inquiry:
             return self.asked + min(AGAIN_SECONDS, question.most)
         is_failed = verdict is not None and verdict.state is State.FAILED
         return math.inf if is_failed else self.asked + min(self.pause or AGAIN_SECONDS, question.most)
+
+
+_NONE = _Inquiry()
+"""For an object that was not asked about."""
 
 
 @dataclass(slots=True)
@@ -134,8 +128,7 @@ class Inquiries:
 
     def answer_on(self, key: ObjectKey) -> Answer | None:
         """Return the newest answer about an object; None if there is none."""
-        inquiry = self.known.get(key)
-        return inquiry.answer if inquiry else None
+        return self.known.get(key, _NONE).answer
 
 
 class Explainer:
@@ -161,13 +154,15 @@ class Explainer:
         """Send no more requests."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def explain(self, name: str, inquiries: Inquiries, questions: Sequence[Question]) -> Explanations:
-        """Return what is known about objects of a BundleDeployment, and start the requests that are due; does not wait.
+    def explain(self, name: str, inquiries: Inquiries, questions: Sequence[Question]) -> float | None:
+        """Start the requests about objects of a BundleDeployment that are due; does not wait for `inquiries` to know.
 
         Args:
             name: of the BundleDeployment.
             inquiries: what was asked for it before.
             questions: all of its objects that are asked about; the others are forgotten.
+
+        Returns: seconds until the next request is due; None for never.
         """
         now = self._clock()
         with self._lock:
@@ -175,24 +170,20 @@ class Explainer:
             known = {q.record.key: before[q.record.key] for q in questions if q.record.key in before}
             lately = [at for at in inquiries.asked if now - at < AGAIN_SECONDS]
             urgent = [each for each in questions if each.urgent]
-            waiting = sum(known[q.record.key].waiting for q in urgent if q.record.key in known)
+            waiting = sum(known.get(each.record.key, _NONE).waiting for each in urgent)
             others = [each for each in questions if not each.urgent]
             seldom = _choose(others, known, now)[: max(MOST - len(lately), 0)]
             asked = [*_choose(urgent, known, now)[: max(MOST_URGENT - waiting, 0)], *seldom]
             for question in asked:
-                record, last = question.record, known.get(question.record.key)
-                answer, pause = (last.answer, last.pause) if last else (None, 0.0)
-                known[record.key] = _Inquiry(about=record.verdict, asked=now, pause=pause, answer=answer)
+                record = question.record
+                last = known.get(record.key, _NONE)
+                known[record.key] = replace(last, about=record.verdict, asked=now, waiting=True)
             inquiries.known, inquiries.asked = known, lately + [now] * len(seldom)
-            # Before an answer arrives, which wakes the BundleDeployment: it is news for the next pass.
-            found = Explanations(
-                known={key: each.answer for key, each in known.items() if each.answer},
-                next_change=_seconds_to_next(questions, known, now),
-            )
+        seconds = _seconds_to_next(questions, known, now)  # before an answer arrives, which wakes the BundleDeployment
         for question in asked:
             with suppress(RuntimeError):  # after `stop`, during which a pass may continue
                 self._pool.submit(self._ask, name, inquiries, question)
-        return found
+        return seconds
 
     def _ask(self, name: str, inquiries: Inquiries, question: Question) -> None:
         record, verdict, ends, is_known = question.record, None, NO_ENDS, True
@@ -228,7 +219,7 @@ class Explainer:
         answer = explain(pods)
         if answer is None:
             is_asked = key[:2] in _SILENT_KINDS and record.uid
-            return explain_refusal(self._list_events(key.namespace, record.uid) or ()) if is_asked else None, ends
+            return read_refusal(self._list_events(key.namespace, record.uid) or ()) if is_asked else None, ends
         silent = find_silent(pods, answer)
         if silent is None:
             return answer, ends
@@ -282,23 +273,13 @@ def may_explain(record: Record) -> bool:
 
 
 def _choose(questions: Sequence[Question], inquiries: Mapping[ObjectKey, _Inquiry], now: float) -> list[Question]:
-    due = [each for each in questions if _due(each, inquiries) <= now]
-    return sorted(due, key=lambda each: _asked(each, inquiries))
+    due = [each for each in questions if inquiries.get(each.record.key, _NONE).due(each) <= now]
+    return sorted(due, key=lambda each: inquiries.get(each.record.key, _NONE).asked)
 
 
 def _seconds_to_next(
     questions: Sequence[Question], inquiries: Mapping[ObjectKey, _Inquiry], now: float
 ) -> float | None:
-    soonest = min((_due(each, inquiries) for each in questions), default=math.inf)
+    soonest = min((inquiries.get(each.record.key, _NONE).due(each) for each in questions), default=math.inf)
     # An object that is due but exceeded the limit waits until more requests are allowed.
     return None if soonest == math.inf else max(soonest - now, AGAIN_SECONDS if soonest <= now else 0.0)
-
-
-def _due(question: Question, inquiries: Mapping[ObjectKey, _Inquiry]) -> float:
-    inquiry = inquiries.get(question.record.key)
-    return inquiry.due(question) if inquiry else -math.inf
-
-
-def _asked(question: Question, inquiries: Mapping[ObjectKey, _Inquiry]) -> float:
-    inquiry = inquiries.get(question.record.key)
-    return inquiry.asked if inquiry else -math.inf

@@ -27,10 +27,11 @@ from itertools import islice
 from typing import Any
 
 from rukpak.controller.formats.objects import ObjectKey
-from rukpak.controller.kube.cache import Cache, Change, Trace, make_trace
+from rukpak.controller.kube.cache import Cache, Trace, key_of, make_trace
 from rukpak.controller.kube.client import ApiError, Client, User
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.encoding import METADATA
+from rukpak.controller.kube.errors import attempt
 from rukpak.controller.kube.resources import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -40,7 +41,7 @@ from rukpak.controller.kube.resources import (
     GroupVersionKind,
     Resource,
 )
-from rukpak.controller.kube.watch import Reflector
+from rukpak.controller.kube.watch import ListWatch, Reflector
 from rukpak.controller.observe.records import Record, project
 from rukpak.controller.processes.supervision import Kind, Supervisor
 from rukpak.controller.sharing import Shares
@@ -181,9 +182,7 @@ class ObjectFollower:
     def _watch_grants(self, resource: Resource) -> Reflector[Trace]:
         # The first list may contain what was granted since the refusal, so its completion counts as a change.
         reflector = Reflector[Trace](
-            self._client,
-            resource.path(),
-            metadata=True,
+            ListWatch(self._client, resource.path(), metadata=True),
             project=make_trace,
             on_change=lambda _old, _new: self._grants_changed() if reflector.synced else None,
             on_synced=self._grants_changed,
@@ -233,18 +232,19 @@ class _Followed:
     def __init__(self, client: Client, reference: ObjectReference, changed: Callable[[], None], share: str) -> None:
         self._client, self._reference, self._changed, self.share = client, reference, changed, share
         self._seen: Seen = ""
-        self.reflector: Reflector[Trace | Record] | None = None
+        self.reflector: Reflector[Record] | None = None
         """None: it is polled."""
-        self.cache: Cache[Trace | Record] = Cache()
+        self.cache: Cache[Record] = Cache()
         """The object, if it is known to exist."""
 
     def watch(self) -> None:
         """Have it watched, once the reflector is started; it is polled otherwise."""
-        self.reflector = Reflector(
-            self._client,
+        path, selector = (
             self._reference.resource.path(self._reference.namespace),
-            field_selector=f"metadata.name={self._reference.name}",
-            metadata=True,
+            f"metadata.name={self._reference.name}",
+        )
+        self.reflector = Reflector(
+            ListWatch(self._client, path, field_selector=selector, metadata=True),
             project=self._project,
             on_change=self.compare,
             on_synced=self._note_synced,
@@ -261,35 +261,23 @@ class _Followed:
     def poll(self) -> None:
         """Send one request, and report changes; a failed one is retried in its turn."""
         path = self._reference.resource.path(self._reference.namespace, self._reference.name)
+        get = partial(self._client.request, "GET", path, accept=METADATA, timeout=TIMEOUT)
         self.cache.begin_listing()
         try:
-            reply = self._client.request("GET", path, accept=METADATA, timeout=TIMEOUT)
-        except ApiError as error:
-            if error.status == HTTPStatus.NOT_FOUND:
-                self._take(None)
+            reply = attempt(get, HTTPStatus.NOT_FOUND)
+        except ApiError:
             return
-        self._take(self._project(reply.value))
-
-    def _take(self, record: Trace | Record | None) -> None:
-        known = self._known
-        if record is not None:
-            changes = self.cache.put(record)
-        elif known is not None:
-            changes = self.cache.remove(known) or [Change(known, None)]
-        else:
-            changes = []
-        for change in changes:
+        found = [self._project(reply.value)] if reply else []
+        version = found[0].resource_version if found else ""
+        for change in self.cache.replace({key_of(each): each for each in found}, version):
             self.compare(change.old, change.new)
         was_complete = self.cache.complete
         self.cache.end_listing()
         if self.cache.complete and not was_complete:
             self._note_synced()
 
-    def _project(self, manifest: dict[str, Any]) -> Trace | Record:
-        # As much as decides whether it is as it was seen.
-        if isinstance(self._seen, str):
-            return make_trace(manifest)
-        return project(manifest, self._seen.key.group, self._seen.key.kind)
+    def _project(self, manifest: dict[str, Any]) -> Record:
+        return project(manifest, self._reference.resource.group, self._reference.resource.kind)
 
     def expect(self, seen: Seen) -> None:
         """Learn how the pass saw the object; notify if it differs now."""
@@ -301,7 +289,7 @@ class _Followed:
             self.compare(None, known)
 
     @property
-    def _known(self) -> Trace | Record | None:
+    def _known(self) -> Record | None:
         return self.cache.get((self._reference.namespace, self._reference.name))
 
     def _note_synced(self) -> None:
@@ -310,15 +298,15 @@ class _Followed:
         if known is None or isinstance(self._seen, Record):  # which may have been judged again during the first list
             self.compare(None, known)
 
-    def compare(self, _old: Trace | Record | None, new: Trace | Record | None) -> None:
+    def compare(self, _old: Record | None, new: Record | None) -> None:
         """Notify if the object is not as it was seen."""
         if _differs(self._seen, new):
             self._changed()
 
 
-def _differs(seen: Seen, now: Trace | Record | None) -> bool:
+def _differs(seen: Seen, now: Record | None) -> bool:
     if isinstance(seen, Record):
-        return not isinstance(now, Record) or _owner_inputs(now) != _owner_inputs(seen)
+        return now is None or _owner_inputs(now) != _owner_inputs(seen)
     # Versions compare as integers, see kube/cache.py.
     return int(now.resource_version) > int(seen or 0) if now else bool(seen)
 

@@ -26,7 +26,7 @@ from rukpak.controller.kube.cache import Indexer
 from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.resources import GroupVersionKind, Resource
-from rukpak.controller.kube.watch import Reflector
+from rukpak.controller.kube.watch import ListWatch, Reflector
 from rukpak.controller.observe.definitions import Definition, Definitions, StorageClasses
 from rukpak.controller.observe.deployments import HealthCheck, SeenDeployments
 from rukpak.controller.observe.evaluation import Evaluations, Evaluator
@@ -69,11 +69,6 @@ class Listener(Protocol):
         """A CustomResourceDefinition, APIService or Namespace has changed, or an owner has released an object."""
 
 
-def group_kind_of(kind: GroupVersionKind) -> GroupKind:
-    """Return a kind without its version."""
-    return kind.group, kind.kind
-
-
 @dataclass(slots=True, kw_only=True, eq=False)
 class KindWatch:
     """The watch of a kind. Guarded by the lock of `ManagedObjects`."""
@@ -89,11 +84,6 @@ class KindWatch:
     """Whether passes wait for the successor, because the verdicts of this watch are outdated."""
 
     @property
-    def group_kind(self) -> GroupKind:
-        """The kind without its version."""
-        return group_kind_of(self.kind)
-
-    @property
     def known(self) -> bool:
         """Whether all objects that can be listed are known."""
         if self.awaited and self.successor and not self.successor.reflector.settled:
@@ -105,11 +95,6 @@ class KindWatch:
         yield self.reflector
         if self.successor:
             yield self.successor.reflector
-
-    def stop(self) -> None:
-        """Stop it and its successor; returns immediately."""
-        for reflector in self.reflectors():
-            reflector.stop()
 
     def is_outdated(self, old: Definition | None, new: Definition) -> bool:
         """Return whether a changed definition requires another path, or other verdicts."""
@@ -252,19 +237,10 @@ class Projection:
 
         For claims this starts the watch of StorageClasses.
         """
-        if group_kind_of(kind) == CLAIM:
+        if kind.group_kind == CLAIM:
             self._classes.start()
             return self._classes.reflector.settled
         return kind.group in BUILT_IN_GROUPS or self._definitions.reflector.settled
-
-    def reads_full(self, kind: GroupVersionKind) -> bool:
-        """Return whether the objects of a kind are read in full, for its rule or any health check."""
-        return needs_full_object(kind.group, kind.kind, self._deployments.all_checks())
-
-    def checks_read_full(self, name: str, group_kind: GroupKind) -> bool:
-        """Return whether the health checks of one BundleDeployment need a kind in full."""
-        checks = self._deployments.checks_of(name)
-        return bool(checks) and needs_full_object(*group_kind, checks)
 
     def project(self, manifest: dict[str, Any], resource: Resource, *, full: bool, evaluates: bool = False) -> Record:
         """Return the record of an object, with its health if it was read in full.
@@ -303,7 +279,7 @@ class Projection:
         self, checks: tuple[HealthCheck, ...], manifest: Mapping[str, Any], resource: Resource, *, evaluates: bool
     ) -> Verdict:
         context = Context(
-            storage_class=self._classes.find,
+            binding_mode=self._classes.binding_mode,
             reports_status=self._definitions.reports_status(resource.group, resource.version, resource.kind),
             evaluate=self._evaluator.evaluate if evaluates else None,
             checks=checks,
@@ -327,13 +303,10 @@ def _compare(before: Record | None, now: Record | None) -> Record | None:
     if now is None or not (now.reported or now.rollout or now.verdict == NOT_OBSERVED):
         return now
     if before is None or before.uid != now.uid:
-        is_old = now.reported is not None and is_outdated(None, now.reported, now.applied_at, was_outdated=False)
-        return replace(now, outdated=True) if is_old else now
-    if now.verdict == NOT_OBSERVED:
+        before = Record(key=now.key)
+    elif now.verdict == NOT_OBSERVED:
         return replace(now, reported=before.reported, outdated=before.outdated, falls=before.falls)
-    is_old = now.reported is not None and is_outdated(
-        before.reported, now.reported, now.applied_at, was_outdated=before.outdated
-    )
+    is_old = is_outdated(before.reported, now.reported, now.applied_at, was_outdated=before.outdated)
     falls = before.falls + _falls(before, now)
     return replace(now, outdated=is_old, falls=falls) if is_old or falls else now
 
@@ -412,29 +385,30 @@ class ManagedObjects:
         Returns: the kinds whose first list is in progress.
         Raises: ApiError if discovery fails.
         """
-        wanted = {group_kind_of(kind): kind for kind in kinds}
-        with self._lock:
-            self._need(name, self._needs_of(name).kinds.union(wanted), decided=True)
-            missing = self._find_unwatched(wanted)
-        return self._start(name, wanted, missing)
+        return self._watch(name, kinds, decided=True)
 
     def require_only(self, name: str, kinds: Iterable[GroupVersionKind]) -> None:
         """Watch exactly these kinds for a BundleDeployment, so far as they are watched already."""
         with self._lock:
-            self._need(name, frozenset(map(group_kind_of, kinds)), decided=True)
+            self._need(name, frozenset(kind.group_kind for kind in kinds), decided=True)
 
     def prepare(self, name: str, kinds: Iterable[GroupVersionKind]) -> None:
         """Watch exactly these kinds for a BundleDeployment until `require` says which it needs.
 
         Raises: ApiError if discovery fails.
         """
-        recorded = {group_kind_of(kind): kind for kind in kinds}
+        self._watch(name, kinds, decided=False)
+
+    def _watch(self, name: str, kinds: Iterable[GroupVersionKind], *, decided: bool) -> list[str]:
+        wanted = {kind.group_kind: kind for kind in kinds}
         with self._lock:
-            if self._needs_of(name).decided:
-                return
-            self._need(name, frozenset(recorded), decided=False)
-            missing = self._find_unwatched(recorded)
-        self._start(name, recorded, missing)
+            needs = self._needs_of(name)
+            if needs.decided and not decided:
+                return []
+            self._need(name, needs.kinds.union(wanted) if decided else frozenset(wanted), decided=decided)
+            unwatched = wanted.keys() - self._watches.keys()
+            self._unwatched |= unwatched  # so that those served from now on are reported
+        return self._start(name, wanted, unwatched)
 
     def heed(self, name: str, keys: frozenset[ObjectKey]) -> None:
         """Notify the listener of any change of exactly these objects of a BundleDeployment."""
@@ -469,13 +443,9 @@ class ManagedObjects:
         needed: set[GroupKind] = set().union(*self._needs.entries(KINDS))
         self._unwatched &= needed
         for group_kind in self._watches.keys() - needed:
-            self._watches.pop(group_kind).stop()
+            for reflector in self._watches.pop(group_kind).reflectors():
+                reflector.stop()
             self._owned.drop(group_kind)
-
-    def _find_unwatched(self, kinds: Iterable[GroupKind]) -> set[GroupKind]:
-        unwatched = set(kinds) - self._watches.keys()
-        self._unwatched |= unwatched  # so that those served from now on are reported
-        return unwatched
 
     def _start(
         self, name: str, wanted: Mapping[GroupKind, GroupVersionKind], missing: Collection[GroupKind]
@@ -486,13 +456,14 @@ class ManagedObjects:
         served = [(kind, resource) for kind in ready if (resource := self._served.find(kind))]  # may send a request
         with self._lock:
             for kind, resource in served:
-                if group_kind_of(kind) not in self._watches:
-                    watch = self._watches[group_kind_of(kind)] = self._open(kind, resource)
+                if kind.group_kind not in self._watches:
+                    watch = self._watches[kind.group_kind] = self._open(kind, resource)
                     watch.reflector.start()
             self._unwatched -= self._watches.keys()
             watches = {group_kind: self._watches[group_kind] for group_kind in wanted if group_kind in self._watches}
         for group_kind, watch in watches.items():
-            if not watch.full and not watch.awaited and self._projection.checks_read_full(name, group_kind):
+            is_enough = watch.full or watch.awaited
+            if not is_enough and needs_full_object(*group_kind, self._deployments.checks_of(name)):
                 self._relist(watch, awaited=True)
         return [kind.kind for kind in pending] + [watch.kind.kind for watch in watches.values() if not watch.known]
 
@@ -517,7 +488,7 @@ class ManagedObjects:
         return [str(kind) for kind in wanted if self._is_unknown(kind, failing)]
 
     def _is_unknown(self, kind: GroupVersionKind, failing: frozenset[str]) -> bool:
-        if watch := self.find_watch(group_kind_of(kind)):
+        if watch := self.find_watch(kind.group_kind):
             return not (watch.reflector.synced or watch.reflector.denied)
         return kind.group in failing and self._served.find(kind) is None
 
@@ -534,32 +505,29 @@ class ManagedObjects:
         return self._watches.get(group_kind)
 
     def _open(self, kind: GroupVersionKind, resource: Resource) -> KindWatch:
-        full = self._projection.reads_full(kind)
+        full = needs_full_object(*kind.group_kind, self._deployments.all_checks())
         reflector = Reflector[Record](
-            self._client,
-            resource.path(),
-            label_selector=names.OWNER_LABEL,
-            metadata=not full,
+            ListWatch(self._client, resource.path(), label_selector=names.OWNER_LABEL, metadata=not full),
             project=lambda manifest: self._projection.project(manifest, resource, full=full),
             on_change=self._changed,
             on_synced=lambda: self._listed(watch),
-            on_failed=lambda: self.notify_requiring(watch.group_kind),
+            on_failed=lambda: self.notify_requiring(watch.kind.group_kind),
         )
         watch = KindWatch(kind=kind, resource=resource, full=full, reflector=reflector)
         return watch
 
     def _listed(self, watch: KindWatch) -> None:
         with self._lock:
-            before = self._watches.get(watch.group_kind)
+            before = self._watches.get(watch.kind.group_kind)
             takes_over = before is not None and before.successor is watch
             if takes_over:
-                self._watches[watch.group_kind] = watch
-            indexed = self._owned.of_kind(watch.group_kind) if takes_over else set()
+                self._watches[watch.kind.group_kind] = watch
+            indexed = self._owned.of_kind(watch.kind.group_kind) if takes_over else set()
         if before and takes_over:
             before.reflector.stop()
             for key in indexed | {record.key for record in watch.reflector.cache.records()}:
                 self._refile(key, watch.reflector)
-        self.notify_requiring(watch.group_kind)
+        self.notify_requiring(watch.kind.group_kind)
 
     # objects
 
@@ -665,7 +633,7 @@ class ManagedObjects:
         except ApiError:
             resource = watch.resource
         with self._lock:
-            if self.find_watch(watch.group_kind) is not watch:
+            if self.find_watch(watch.kind.group_kind) is not watch:
                 return
             if watch.successor:
                 watch.successor.reflector.stop()
@@ -677,7 +645,7 @@ class ManagedObjects:
         """Judge the objects again to which changed health checks of a BundleDeployment apply; passes wait for that."""
         checks = list(changed)
         for watch in self._find_judged_for(name) if checks else ():
-            if any(concerns(check, *watch.group_kind) for check in checks):
+            if any(concerns(check, *watch.kind.group_kind) for check in checks):
                 self._relist(watch, awaited=True)
 
     def _find_judged_for(self, name: str) -> list[KindWatch]:
@@ -685,7 +653,7 @@ class ManagedObjects:
             # Objects of a first list in progress may have been judged already.
             owned, needed = self._owned.kinds_of(name), self._needs_of(name).kinds
             watches = [watch for each in owned | needed if (watch := self._watches.get(each))]
-            return [watch for watch in watches if watch.group_kind in owned or not watch.reflector.synced]
+            return [watch for watch in watches if watch.kind.group_kind in owned or not watch.reflector.synced]
 
     def definition_changed(self, old: Definition | None, new: Definition | None) -> None:
         """Judge the objects of a changed definition again, and notify those whose kinds were not watched."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -15,17 +15,15 @@ from rukpak.api.bounds import read_time
 from rukpak.api.errors import BundleError
 from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.observe.explanations import (
-    NOTHING,
     TROUBLED_SECONDS,
-    Explanations,
     Inquiries,
     Question,
     may_explain,
     oldest_answer,
 )
 from rukpak.controller.observe.health.explain import explained
-from rukpak.controller.observe.health.rules import ALWAYS_HEALTHY, as_observed, assess_absent, refused
-from rukpak.controller.observe.health.stability import OUTDATED, REPORT_SECONDS, Rollout, Stability
+from rukpak.controller.observe.health.rules import ALWAYS_HEALTHY, NOT_OBSERVED, assess_absent, refused
+from rukpak.controller.observe.health.stability import OUTDATED, REPORT_SECONDS, Answer, Rollout, Stability
 from rukpak.controller.observe.health.verdict import (
     HEALTHY,
     Health,
@@ -68,7 +66,8 @@ class WantedObject(Protocol):
         """As in its applied-digest annotation once it is applied."""
 
 
-Explain = Callable[[Inquiries, Sequence[Question]], Explanations]
+Explain = Callable[[Inquiries, Sequence[Question]], float | None]
+"""As `Explainer.explain` of one BundleDeployment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +119,10 @@ class HealthTracker:
     confirmed: bool = False
     """Whether it says that they still are, so that rollouts that this process has not seen have held; likewise."""
     _rollouts: dict[ObjectKey, Stability] = field(default_factory=dict)
-    _outdated: dict[ObjectKey, tuple[str, float]] = field(default_factory=dict)
-    """When objects were applied whose status is older than their spec: as the API server says, in monotonic seconds."""
     _applied: dict[ObjectKey, _Applied] = field(default_factory=dict)
-    _left_healthy: dict[ObjectKey, float] = field(default_factory=dict)
-    _healthy: set[ObjectKey] = field(default_factory=set)
+    """Of objects that are not healthy, or whose status is older than their spec."""
+    _healthy_until: dict[ObjectKey, float] = field(default_factory=dict)
+    """When objects were seen to leave Healthy; `inf` for those that have not."""
     _unhealthy: tuple[ObjectKey, ...] = ()
     _fallen_since: float | None = None
     _published: Published[ObjectKey] | None = None
@@ -140,7 +138,7 @@ class HealthTracker:
         refusals: Mapping[ObjectKey, BundleError] | None = None,
         recreates: bool = True,
         awaited: Collection[ObjectKey] = (),
-        explain: Explain = lambda _inquiries, _questions: NOTHING,
+        explain: Explain = lambda _inquiries, _questions: None,
     ) -> Progress:
         """Judge the objects of a revision: those that were not healthy, whose verdict may change with time, and others.
 
@@ -157,8 +155,9 @@ class HealthTracker:
         """
         now, refusals, self.deadline = self.now(), refusals or {}, deadline
         keys = wanted if changed is None else dict.fromkeys((*self._unhealthy, *changed, *refusals))
-        known = (self._healthy, self._left_healthy, self._applied, self._rollouts, self._outdated)
-        self._forget(set().union(*known) if changed is None else keys, wanted)
+        for memory in (self._rollouts, self._applied, self._healthy_until):
+            for key in [each for each in (memory if changed is None else keys) if each not in wanted]:
+                memory.pop(key, None)
         judged = [
             self._judge(key, observed.get(key), wanted[key].digest, refusals.get(key), now)
             for key in keys
@@ -168,8 +167,8 @@ class HealthTracker:
         self._unhealthy = tuple(each.key for each in judged if each.verdict.state is not State.HEALTHY)
         soon = min(TROUBLED_SECONDS, oldest_answer(deadline))
         troubled = [each for each in judged if _may_explain(each)]
-        explanations = explain(self.inquiries, [*self._questions(judged, now, soon)])
-        judged = [_explain(each, explanations) if _may_explain(each) else each for each in judged]
+        next_request = explain(self.inquiries, [*self._questions(judged, now, soon)])
+        judged = [_explain(each, self.inquiries.answer_on(each.key)) for each in judged]
         verdicts = [(each.key, _with_deadline(each, now, deadline)) for each in judged]
         health = aggregate(verdicts, others=len(wanted) - len(verdicts), awaited=awaited)
         lasts = any(each.record is None and (each.key in refusals or not recreates) for each in judged)
@@ -181,38 +180,30 @@ class HealthTracker:
         changes: list[float | None] = [each.since + soon - now for each in troubled if now - each.since < soon]
         changes += [self._seconds_to_check(each, now, deadline) for each in judged if _is_timed(each)]
         changes += [self._seconds_to_hold(each, now) for each in judged]
-        soonest = [seconds for seconds in (*changes, explanations.next_change, wait) if seconds and seconds > 0]
+        soonest = [seconds for seconds in (*changes, next_request, wait) if seconds and seconds > 0]
         crashes = any(each.crashes for each in rollouts)
         return Progress(health=health, shown=shown, next_change=min(soonest, default=None), crashes=crashes)
 
-    def _forget(self, keys: Iterable[ObjectKey], wanted: Container[ObjectKey]) -> None:
-        for key in keys:
-            if key not in wanted:
-                self._healthy.discard(key)
-                self._left_healthy.pop(key, None)
-                self._applied.pop(key, None)
-                self._rollouts.pop(key, None)
-                self._outdated.pop(key, None)
-
-    def judge(self, key: ObjectKey, record: Record | None, digest: str) -> Verdict:
+    def judge(self, key: ObjectKey, record: Record | None, digest: str, now: float | None = None) -> Verdict:
         """Return the verdict on an object of a revision, as far as it has held already.
 
         Args:
             key: of the object.
             record: as it was last seen; None if it was not.
             digest: as in its applied-digest annotation once it is applied.
+            now: monotonic seconds; None: as they are.
         """
-        return self._judge_now(key, record, digest, self.now())
-
-    def _judge_now(self, key: ObjectKey, record: Record | None, digest: str, now: float) -> Verdict:
-        verdict = judge_object(record, digest)
+        now, verdict = self.now() if now is None else now, judge_object(record, digest)
         if record is None:
             self._rollouts.pop(key, None)
         if record is None or record.deleting or record.applied_digest != digest:
             return verdict
         if record.rollout:
             return self._hold(record, record.rollout, verdict, now)
-        return OUTDATED if self._is_outdated(record, verdict, now) else verdict
+        if not record.outdated or verdict.reason == ALWAYS_HEALTHY or verdict.state is State.PROGRESSING:
+            return verdict
+        is_over = now - self._applied_at(key, record.applied_at, now) >= REPORT_SECONDS
+        return verdict if is_over else OUTDATED
 
     def _hold(self, record: Record, rollout: Rollout, verdict: Verdict, now: float) -> Verdict:
         known = self._rollouts.get(record.key)
@@ -231,22 +222,10 @@ class HealthTracker:
         known.note_falls(record.falls, now, self.deadline)
         return known.judge(verdict, rollout, self.inquiries.answer_on(record.key), now, self.deadline)
 
-    def _is_outdated(self, record: Record, verdict: Verdict, now: float) -> bool:
-        if not record.outdated or verdict.reason == ALWAYS_HEALTHY or verdict.state is State.PROGRESSING:
-            self._outdated.pop(record.key, None)
-            return False
-        known = self._outdated.get(record.key)
-        if known is None or known[0] != record.applied_at:
-            known = self._outdated[record.key] = (
-                record.applied_at,
-                self._applied_at(record.key, record.applied_at, now),
-            )
-        return now - known[1] < REPORT_SECONDS
-
     def _judge(
         self, key: ObjectKey, record: Record | None, digest: str, refusal: BundleError | None, now: float
     ) -> _Judged:
-        verdict = self._judge_now(key, record, digest, now)
+        verdict = self.judge(key, record, digest, now)
         # A problem of the object itself is more useful than that it could not be compared or repaired.
         is_unhealthy = record is not None and record.applied_digest == digest and verdict.state is not State.HEALTHY
         if refusal and not is_unhealthy:
@@ -268,8 +247,8 @@ class HealthTracker:
                 yield Question(record=record, new_since=rollout.applied_at if rollout else "", most=most)
 
     def _seconds_to_hold(self, judged: _Judged, now: float) -> float | None:
-        if outdated := self._outdated.get(judged.key):
-            return outdated[1] + REPORT_SECONDS - now
+        if judged.verdict == OUTDATED:
+            return self._applied[judged.key].at + REPORT_SECONDS - now
         rollout = self._rollouts.get(judged.key)
         if rollout is None or judged.record is None or judged.record.rollout is None:
             return None
@@ -277,16 +256,16 @@ class HealthTracker:
 
     def _since(self, key: ObjectKey, verdict: Verdict, record: Record | None, now: float) -> float:
         if verdict.state is State.HEALTHY:
-            self._healthy.add(key)
-            self._left_healthy.pop(key, None)
-            self._applied.pop(key, None)
+            self._healthy_until[key] = math.inf
+            if not (record and record.outdated):
+                self._applied.pop(key, None)
             return now
         # Without the time of an apply only observations count; otherwise the deadline would always start now.
         applied = self._applied_at(key, record.applied_at, now) if record and record.applied_at else -math.inf
-        if key in self._healthy or applied == -math.inf:
-            self._healthy.discard(key)
-            self._left_healthy.setdefault(key, now)
-        return deadline_start(applied=applied, left_healthy=self._left_healthy.get(key), now=now)
+        until = self._healthy_until.get(key, math.inf if applied == -math.inf else None)
+        if until == math.inf:
+            until = self._healthy_until[key] = now
+        return deadline_start(applied=applied, left_healthy=until, now=now)
 
     def _applied_at(self, key: ObjectKey, when: str, now: float) -> float:
         known = self._applied.get(key)
@@ -305,18 +284,20 @@ class HealthTracker:
         self, health: Health[ObjectKey], revision: str, now: float, *, lasts: bool, holds: bool
     ) -> tuple[Health[ObjectKey], float | None]:
         self._fallen_since = None if health.status == "True" else self._fallen_since or now
-        since = self._fallen_since
-        before = self._published
-        wait = publish_after(health, before, revision=revision, fallen_since=since, now=now, lasts=lasts, holds=holds)
-        if wait and before:
-            return before.health, wait
+        shown, current = self._published, Published(health=health, revision=revision, at=now, holds=holds)
+        wait = publish_after(current, shown, fallen_since=self._fallen_since, lasts=lasts)
+        if wait and shown:
+            return shown.health, wait
         if wait is not None:
-            self._published = Published(health=health, revision=revision, at=now, holds=holds)
+            self._published = current
         return health, None
 
 
 def judge_object(record: Record | None, digest: str) -> Verdict:
     """Return the verdict on an object of a revision, as far as the watches show it; deadlines are not known here.
+
+    It is NotObserved while the watch is behind our last apply: until it catches up, it shows the old object with its
+    old, healthy status.
 
     Args:
         record: as it was last seen; None if it was not.
@@ -326,7 +307,7 @@ def judge_object(record: Record | None, digest: str) -> Verdict:
         return assess_absent({}, started=False)
     if record.deleting:
         return terminating(record.finalizers)
-    return as_observed(record.verdict or HEALTHY, seen_digest=record.applied_digest, applied_digest=digest)
+    return (record.verdict or HEALTHY) if record.applied_digest == digest else NOT_OBSERVED
 
 
 def _may_explain(judged: _Judged) -> bool:
@@ -351,8 +332,7 @@ def _is_timed(judged: _Judged) -> bool:
     return verdict.state in (State.PROGRESSING, State.MISSING) and verdict.deadline and not judged.held
 
 
-def _explain(judged: _Judged, explanations: Explanations) -> _Judged:
-    answer = explanations.known.get(judged.key)
-    if answer is None or answer.verdict is None:
+def _explain(judged: _Judged, answer: Answer | None) -> _Judged:
+    if answer is None or answer.verdict is None or not _may_explain(judged):
         return judged
     return replace(judged, verdict=explained(judged.verdict, answer.verdict, kind=judged.key.kind))

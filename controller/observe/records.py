@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice, takewhile
 from sys import intern
@@ -239,7 +239,7 @@ def project(
     controller = next((each for each in mappings(metadata, "ownerReferences") if each.get("controller")), {})
     owner, entries = labels.get(names.OWNER_LABEL, ""), entries_of(manifest)
     entry = find_entry(entries, names.field_manager(owner)) if owner else None
-    wiped = not entries
+    wiped, others = not entries, (each for each in entries if is_of_another_owner(each, owner))
     return Record(
         key=_key(group, kind, metadata),
         uid=text(metadata.get("uid"))[:_UID],
@@ -256,7 +256,7 @@ def project(
         applied_digest=annotations.get(names.APPLIED_DIGEST, "")[:_UID],
         released_from=intern(annotations.get(names.RELEASED_FROM, "")[:_NAME]),
         entry_hash=_wiped_state(metadata) if wiped and owner else entry_hash(entry),
-        co_managers=tuple(islice(_other_managers(entries, owner), _MOST)),
+        co_managers=tuple(intern(each["manager"]) for each in islice(others, _MOST)),
         passed_on=any(map(is_passed_on, entries)),
         scaled_hash=_scaled_hash(entries, entry),
         applied_at=intern(text(entry, "time")),
@@ -286,7 +286,8 @@ def entry_of(manifest: Mapping[str, Any], manager: str) -> Entry | None:
 
 def find_entry(entries: Iterable[Entry], manager: str) -> Entry | None:
     """Return the entry of a manager among those of an object, as `entry_of` does."""
-    return next((entry for entry in entries if _is_apply_entry(entry, manager)), None)
+    ours = (each for each in entries if each.get("manager") == manager and each.get("operation") == "Apply")
+    return next((entry for entry in ours if not entry.get("subresource")), None)
 
 
 def new_entry(manager: str, api_version: str) -> Entry:
@@ -350,12 +351,8 @@ def entry_hash(entry: Entry | None) -> str:
     return hashlib.sha256(canonical_json([entry.get("apiVersion", ""), fields])).hexdigest()
 
 
-def is_scaled(manifest: Mapping[str, Any]) -> bool:
-    """Return whether an autoscaler has set spec.replicas, not `kubectl scale` with the same subresource."""
-    return _are_scaled(entries_of(manifest))
-
-
-def _are_scaled(entries: Iterable[Entry]) -> bool:
+def is_scaled(entries: Iterable[Entry]) -> bool:
+    """Return whether an autoscaler has set spec.replicas of an object with these entries; `kubectl scale` is none."""
     return any(
         entry.get("subresource") == "scale"
         and entry.get("manager") in _AUTOSCALERS
@@ -373,13 +370,9 @@ def _wiped_state(metadata: Mapping[str, Any]) -> str:
 def _scaled_hash(entries: Iterable[Entry], entry: Entry | None) -> str:
     fields = mapping(entry, "fieldsV1")
     spec = mapping(fields, "f:spec")
-    if entry is None or "f:replicas" in spec or not _are_scaled(entries):
+    if entry is None or "f:replicas" in spec or not is_scaled(entries):
         return ""
     return entry_hash({**entry, "fieldsV1": {**fields, "f:spec": {**spec, "f:replicas": {}}}})
-
-
-def _other_managers(entries: Iterable[Entry], owner: str) -> Iterator[str]:
-    return (intern(entry["manager"]) for entry in entries if is_of_another_owner(entry, owner))
 
 
 def _key(group: str, kind: str, metadata: Mapping[str, Any]) -> ObjectKey:
@@ -410,10 +403,6 @@ def _is_step(name: str) -> bool:
     except (ValueError, RecursionError):
         return False
     return name[0] == "v" or isinstance(item, dict)
-
-
-def _is_apply_entry(entry: Entry, manager: str) -> bool:
-    return entry.get("manager") == manager and entry.get("operation") == "Apply" and not entry.get("subresource")
 
 
 def _marks(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:

@@ -19,8 +19,8 @@ from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.kube.cache import Trace, make_trace
 from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.discovery import Discovery
-from rukpak.controller.kube.resources import DEFAULT_SHARD, NAMESPACES, Resource, Shard, read_kinds
-from rukpak.controller.kube.watch import Reflector
+from rukpak.controller.kube.resources import NAMESPACES, Resource, read_kinds
+from rukpak.controller.kube.watch import ListWatch, Reflector
 from rukpak.controller.observe.definitions import Definition, Definitions, StorageClasses
 from rukpak.controller.observe.deployments import SeenDeployment, SeenDeployments, is_damaged, needs_pass
 from rukpak.controller.observe.evaluation import Evaluator
@@ -38,7 +38,7 @@ class Watches:
         client: Client,
         discovery: Discovery,
         listener: Listener,
-        shard: Shard = DEFAULT_SHARD,
+        shard: str = "",
         *,
         share: Callable[[BundleDeployment], str] = share_of,
     ) -> None:
@@ -48,12 +48,15 @@ class Watches:
         """How often `refresh` was called: what was read before does not count any more."""
         self.deployments = SeenDeployments(client, self._deployment_changed, self._deployments_synced, shard)
         self._definitions = Definitions(client, self._definition_changed, self._definitions_settled)
-        self._classes = StorageClasses(client, self._classes_changed, self._classes_settled)
+        self._classes = StorageClasses(client, self._classes_changed, lambda: self.objects.notify_requiring(CLAIM))
         self._namespaces = _watch_changes(client, NAMESPACES, lambda _old, _new: listener.cluster_changed())
-        self._others: list[Reflector[Any]] = [
+        self._single: list[Reflector[Any]] = [
+            self.deployments.reflector,
+            self._definitions.reflector,
             _watch_changes(client, API_SERVICES, self._api_service_changed),
             self._namespaces,
         ]
+        """Those that are started at once."""
         self.served = ServedKinds(discovery, self._definitions)
         self.projection = Projection(self.deployments, self._definitions, self._classes, self.evaluator)
         self.objects = ManagedObjects(
@@ -67,13 +70,11 @@ class Watches:
 
     def include(self, reflector: Reflector[Any]) -> None:
         """Start, stop, check and refresh another watch together with these; only before they start."""
-        self._others.append(reflector)
+        self._single.append(reflector)
 
     def start(self) -> None:
         """Start to watch; returns immediately."""
-        self.deployments.reflector.start()
-        self._definitions.reflector.start()
-        for reflector in self._others:
+        for reflector in self._single:
             reflector.start()
 
     def stop(self) -> None:
@@ -84,8 +85,7 @@ class Watches:
         self.evaluator.stop()
 
     def _reflectors(self) -> list[Reflector[Any]]:
-        single = (self.deployments.reflector, self._definitions.reflector, self._classes.reflector)
-        return [*single, *self._others, *self.objects.reflectors()]
+        return [*self._single, self._classes.reflector, *self.objects.reflectors()]
 
     def stuck(self) -> list[str]:
         """Return the paths of the watches whose threads ended or hang."""
@@ -163,9 +163,6 @@ class Watches:
     def _classes_changed(self) -> None:
         self.objects.classes_changed()
 
-    def _classes_settled(self) -> None:
-        self.objects.notify_requiring(CLAIM)
-
     def _api_service_changed(self, _old: Trace | None, new: Trace | None) -> None:
         self._served_kinds_changed()
         self.objects.notify_unwatched(new.name.partition(".")[2] if new else "")  # named <version>.<group>
@@ -183,4 +180,4 @@ class Watches:
 def _watch_changes(
     client: Client, resource: Resource, changed: Callable[[Trace | None, Trace | None], None]
 ) -> Reflector[Trace]:
-    return Reflector[Trace](client, resource.path(), metadata=True, project=make_trace, on_change=changed)
+    return Reflector(ListWatch(client, resource.path(), metadata=True), project=make_trace, on_change=changed)

@@ -35,7 +35,7 @@ from rukpak.controller.kube.configuration import User
 from rukpak.controller.kube.errors import attempt
 from rukpak.controller.kube.resources import GroupVersionKind
 from rukpak.controller.observe.deployments import ORPHAN_FINALIZER
-from rukpak.controller.observe.explanations import NOTHING, Explanations, Question, may_explain
+from rukpak.controller.observe.explanations import Question, may_explain
 from rukpak.controller.observe.records import Record
 from rukpak.controller.reconcile import hook_phases, inventory, stored
 from rukpak.controller.reconcile.context import NEVER, UNLISTED, Context, Requeue
@@ -308,20 +308,20 @@ def _describe(
     """
     seconds = _age(context)
     is_slow = seconds >= SLOW_AFTER_SECONDS
-    found = _explain(context, teardown.awaited) if is_slow else NOTHING
+    next_request = _explain(context, teardown.awaited) if is_slow else None
     return Deletion(
         remaining=len(teardown.remaining),
-        awaited=tuple(_name(record, found) for record in teardown.awaited) if is_slow else (),
+        awaited=tuple(_name(context, record) for record in teardown.awaited) if is_slow else (),
         blocked=seconds >= BLOCKED_AFTER_SECONDS,
         error=next((removal.error for removal in removals if removal.error), unreadable),
-        next_change=min(_seconds_to_report(seconds), found.next_change or BLOCKED_AFTER_SECONDS),
+        next_change=min(_seconds_to_report(seconds), next_request or BLOCKED_AFTER_SECONDS),
     )
 
 
-def _explain(context: Context, awaited: Iterable[Record]) -> Explanations:
+def _explain(context: Context, awaited: Iterable[Record]) -> float | None:
     namespaces = [Question(record=record) for record in awaited if may_explain(record)]
     explainer, inquiries = context.services.explainer, context.memory.health.inquiries
-    return explainer.explain(context.name, inquiries, namespaces) if namespaces else NOTHING
+    return explainer.explain(context.name, inquiries, namespaces) if namespaces else None
 
 
 def _write(context: Context, deletion: Deletion) -> Context:
@@ -331,8 +331,8 @@ def _write(context: Context, deletion: Deletion) -> Context:
     return context.report(deletion)
 
 
-def _name(record: Record, explanations: Explanations) -> str:
-    answer = explanations.known.get(record.key)
+def _name(context: Context, record: Record) -> str:
+    answer = context.memory.health.inquiries.answer_on(record.key) if may_explain(record) else None
     verdict = answer.verdict if answer else None
     return describe_awaited(record, f"{verdict.reason}: {verdict.message}" if verdict else "")
 

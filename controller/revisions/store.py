@@ -46,7 +46,7 @@ from rukpak.controller.formats.manifests import INLINE
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.errors import ApiError, attempt
 from rukpak.controller.kube.resources import DEPLOYMENTS, NAMESPACES, SECRETS
-from rukpak.controller.kube.watch import Reflector
+from rukpak.controller.kube.watch import ListWatch, Reflector
 from rukpak.controller.sharing import Admission
 
 MANAGER = "rukpak-revisions"
@@ -110,10 +110,7 @@ class RevisionSecrets:
         self._damaged = damaged
         self.namespace = namespace
         self.reflector = Reflector[StoredSecret](
-            client,
-            SECRETS.path(namespace),
-            field_selector=SELECTOR,
-            metadata=True,
+            ListWatch(client, SECRETS.path(namespace), field_selector=SELECTOR, metadata=True),
             project=make_stored,
             functions={DEPLOYMENT: lambda secret: (secret.deployment,)},
             on_change=self._changed,

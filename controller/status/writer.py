@@ -13,10 +13,9 @@ from typing import Any
 from rukpak.api import names
 from rukpak.api.v1alpha2.reading import read
 from rukpak.api.v1alpha2.types import BundleDeployment, ObjectMeta, Status, dump
-from rukpak.controller.apply.ownership import API_VERSION
 from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.events import EventRecorder, Note, Regarding
-from rukpak.controller.kube.resources import DEPLOYMENTS, Shard
+from rukpak.controller.kube.resources import DEPLOYMENTS, shard_of
 from rukpak.controller.observe.deployments import SeenDeployments
 from rukpak.controller.status.notes import notes
 
@@ -80,7 +79,7 @@ class StatusWriter:
     def record_events(self, deployment: BundleDeployment, found: Iterable[Note]) -> None:
         """Queue Events about a BundleDeployment."""
         metadata = deployment.metadata
-        regarding = Regarding(api_version=API_VERSION, kind=names.KIND, name=metadata.name, uid=metadata.uid)
+        regarding = Regarding(name=metadata.name, uid=metadata.uid)
         for note in found:
             self._events.record(regarding, note)
 
@@ -110,7 +109,7 @@ class StatusWriter:
         return deployment.model_copy(update={"metadata": read(reply).metadata})
 
 
-def may_write(deployment: BundleDeployment, shown: BundleDeployment, shard: Shard) -> bool:
+def may_write(deployment: BundleDeployment, shown: BundleDeployment, shard: str) -> bool:
     """Return whether the controller of a shard may write a status.
 
     Args:
@@ -119,7 +118,7 @@ def may_write(deployment: BundleDeployment, shown: BundleDeployment, shard: Shar
         shard: that the controller serves.
     """
     now, then = shown.metadata, deployment.metadata
-    return (now.uid, now.generation) == (then.uid, then.generation) and shard.serves(now.labels)
+    return (now.uid, now.generation) == (then.uid, then.generation) and shard_of(now.labels) == shard
 
 
 def _are_equal(one: Status, other: Status) -> bool:

@@ -30,7 +30,7 @@ from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.events import EVENTS, NAMESPACE, select_about
 from rukpak.controller.kube.resources import DEPLOYMENTS, Resource, read_kinds
-from rukpak.controller.kube.watch import Reflector
+from rukpak.controller.kube.watch import ListWatch, Reflector
 from rukpak.controller.observe.records import key_of
 from rukpak.controller.processes.supervision import Kind
 from rukpak.controller.ui.model import make_detail, make_row, to_json
@@ -133,8 +133,7 @@ class Board:
         self.client, self.namespace = client, namespace
         self.discovery = Discovery(client)
         self._reflector = Reflector(
-            client,
-            DEPLOYMENTS.path(),
+            ListWatch(client, DEPLOYMENTS.path()),
             project=lambda value: _pack(typed(DEPLOYMENTS, value), Packed),
             on_change=self._note,
             on_synced=lambda: self._wake(""),
@@ -312,10 +311,8 @@ class View:
         self._objects: dict[tuple[str, Resource], Reflector[_Object]] = {}
         """By namespace, empty for all, and resource."""
         self._events: Reflector[Packed] = Reflector(
-            board.client,
-            EVENTS.path(NAMESPACE),
+            ListWatch(board.client, EVENTS.path(NAMESPACE), field_selector=select_about(name)),
             project=lambda value: _pack(typed(EVENTS, value), Packed),
-            field_selector=select_about(name),
             on_change=self._note_change,
         )
         self._noting = threading.Lock()  # all watches do; the other lock is held while `read` waits
@@ -482,10 +479,8 @@ class View:
             return _pack(item, _Object, outline=make_outline(item))
 
         reflector = Reflector(
-            self._board.client,
-            resource.path(namespace),
+            ListWatch(self._board.client, resource.path(namespace), label_selector=selector),
             project=_project,
-            label_selector=selector,
             on_change=self._note_change,
             on_synced=self.note,
             on_failed=self.note,

@@ -24,15 +24,14 @@ from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import ApiError, attempt
 from rukpak.controller.kube.lease import LEASES
 from rukpak.controller.kube.resources import (
-    DEFAULT_SHARD,
     DEPLOYMENTS,
     GroupVersionKind,
     Resource,
-    Shard,
     is_shard_name,
+    lease_of,
     read_kinds,
 )
-from rukpak.controller.kube.watch import Collection, parse_events
+from rukpak.controller.kube.watch import ListWatch, parse_events
 from rukpak.controller.observe.explanations import FEW_PODS, list_pods
 from rukpak.controller.observe.health.explain import explain, explained, pods_of
 from rukpak.controller.observe.health.verdict import State, Verdict
@@ -206,9 +205,7 @@ def follow(
 
     Raises: ApiError, while iterating.
     """
-    collection = Collection(
-        client=client, path=path, label_selector=label_selector, field_selector=field_selector, metadata=False
-    )
+    collection = ListWatch(client, path, label_selector=label_selector, field_selector=field_selector)
     version = ""
     while True:
         if not version:
@@ -478,12 +475,12 @@ def read_if_exists(client: Client, path: str) -> Response | None:
     return attempt(lambda: client.get(path), HTTPStatus.NOT_FOUND)
 
 
-def read_holder(client: Client, namespace: str, shard: Shard = DEFAULT_SHARD) -> Holder | None:
+def read_holder(client: Client, namespace: str, shard: str = "") -> Holder | None:
     """Return the controller that holds the Lease of a shard in a namespace; None: nobody does.
 
     Raises: ApiError.
     """
-    reply = read_if_exists(client, LEASES.path(namespace, shard.lease))
+    reply = read_if_exists(client, LEASES.path(namespace, lease_of(shard)))
     spec: Mapping[str, Any] = (reply.value.get("spec") or {}) if reply else {}
     if reply is None or not spec.get("holderIdentity"):
         return None
@@ -546,7 +543,7 @@ def is_served(client: Client, namespace: str, shard: str) -> bool:
     if shard and not is_shard_name(shard):
         return False
     try:
-        holder = read_holder(client, namespace, Shard(shard))
+        holder = read_holder(client, namespace, shard)
     except ApiError as error:
         if error.status == HTTPStatus.FORBIDDEN:
             return True

@@ -11,7 +11,7 @@ import pytest
 
 from rukpak.controller.playground import processes
 from rukpak.controller.playground.cluster import Cluster, ControlPlane
-from tests.support.inside import Context, State, StorageClassInfo, Verdict, assess, explain_namespace
+from tests.support.inside import Context, State, Verdict, assess, explain_namespace
 
 SECONDS = 60
 Json = dict[str, Any]
@@ -45,10 +45,11 @@ def read(cluster: Cluster, *query: str) -> Json:
 def binding_mode(cluster: Cluster) -> Context:
     """Return what knows the StorageClasses of a cluster."""
 
-    def look_up(name: str | None) -> StorageClassInfo:
-        return StorageClassInfo(volume_binding_mode=read(cluster, "storageclass", str(name))["volumeBindingMode"])
+    def look_up(name: str | None) -> str:
+        mode: str = read(cluster, "storageclass", str(name))["volumeBindingMode"]
+        return mode
 
-    return Context(storage_class=look_up)
+    return Context(binding_mode=look_up)
 
 
 def wait_for(cluster: Cluster, query: tuple[str, ...], state: State, reason: str) -> Verdict:

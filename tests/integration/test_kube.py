@@ -21,9 +21,9 @@ from tests.support.inside import (
     ApiError,
     Backoff,
     Client,
-    Collection,
     Discovery,
     GroupVersionKind,
+    ListWatch,
     Pace,
     Reflector,
     Resource,
@@ -430,10 +430,11 @@ def project(value: Json) -> Seen:
 class Follower:
     """A reflector of the ConfigMaps with a label, and what it told."""
 
-    def __init__(self, client: Client, label: str, **options: Any) -> None:
+    def __init__(self, client: Client, label: str, *, metadata: bool = True, **options: Any) -> None:
         self.told: list[tuple[str | None, str | None]] = []
-        settings = {"project": project, "label_selector": f"test={label}", "on_change": self._tell, "metadata": True}
-        self.reflector: Reflector[Seen] = Reflector(client, CONFIG_MAPS.path(), **{**settings, **options})
+        objects = ListWatch(client, CONFIG_MAPS.path(), label_selector=f"test={label}", metadata=metadata)
+        settings = {"project": project, "on_change": self._tell, **options}
+        self.reflector: Reflector[Seen] = Reflector(objects, **settings)
         self.reflector.start()
         wait(lambda: self.reflector.synced)
 
@@ -457,7 +458,7 @@ def follow(client: Client, namespace: str, request: pytest.FixtureRequest) -> It
     def start(**options: Any) -> Follower:
         with pytest.MonkeyPatch.context() as patch:
             if not request.param:
-                patch.setattr(Collection, "open_list", lambda *_: None)
+                patch.setattr(ListWatch, "open_list", lambda *_: None)
             started.append(Follower(client, namespace, **options))
         return started[-1]
 
@@ -499,11 +500,11 @@ def test_an_object_that_loses_its_label_is_gone(
 
 def test_a_list_and_its_watch_are_one_request(client: Client, namespace: str) -> None:
     asked: list[tuple[str, str, int]] = []
-    client.on_request = lambda *request: asked.append(request)
+    client.transport.on_request = lambda *request: asked.append(request)
     try:
         follower = Follower(client, namespace)
     finally:
-        client.on_request = None
+        client.transport.on_request = None
     follower.stop()
     assert [(method, status) for method, _, status in asked] == [("GET", 200)]
 
@@ -553,9 +554,8 @@ def test_what_may_not_be_listed_is_told(client: Client, cluster: Cluster, namesp
     config = json.loads(cluster.kubectl("config", "view", "--raw", "--minify", "--flatten", "-o", "json"))
     config["users"][0]["user"] = {"token": token}
     (tmp_path / "config").write_text(json.dumps(config))
-    reflector = Reflector(
-        connect(kubeconfig=str(tmp_path / "config"), user_agent="x"), CONFIG_MAPS.path(), project=project
-    )
+    nobody = connect(kubeconfig=str(tmp_path / "config"), user_agent="x")
+    reflector = Reflector(ListWatch(nobody, CONFIG_MAPS.path()), project=project)
     reflector.start()
     wait(lambda: reflector.denied)
     reflector.stop()
@@ -566,8 +566,7 @@ def test_what_may_not_be_listed_is_told(client: Client, cluster: Cluster, namesp
 def test_a_kind_that_comes_goes_and_comes_back_is_followed(client: Client, namespace: str, definition: Json) -> None:
     resource = Resource(definition["spec"]["group"], "v1", "Foo", "foos", namespaced=True)
     reflector = Reflector(
-        client,
-        resource.path(),
+        ListWatch(client, resource.path()),
         project=project,
         pace=Pace(backoff=Backoff(first=0.05, longest=0.2, jitter=0.5), steady=0.5),
     )

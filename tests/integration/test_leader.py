@@ -22,7 +22,7 @@ from rukpak.controller.playground.processes import make_owned_folder, take_away,
 from rukpak.controller.playground.programs import Settings
 from tests.support.bundles import LEASES, Deployed, Manifest, World, config_map, definition, new_name, new_world
 from tests.support.controller import Controller
-from tests.support.inside import Reflector, Trace, make_trace
+from tests.support.inside import ListWatch, Reflector, Trace, make_trace
 from tests.support.objects import deployment, labelled, webhook
 from tests.support.registry import LocalRegistry
 from tests.support.tampering import wipe_status
@@ -94,11 +94,10 @@ class Changes:
         self.writes: Counter[tuple[str, str]] = Counter()
         self.deletions: list[tuple[str, str]] = []
         self._reflector = Reflector[Trace](
-            world.client,
-            "/api/v1/configmaps",
-            label_selector="core.rukpak.io/bundle-deployment",
+            ListWatch(
+                world.client, "/api/v1/configmaps", label_selector="core.rukpak.io/bundle-deployment", metadata=True
+            ),
             project=make_trace,
-            metadata=True,
             on_change=self._note,
         )
         self._reflector.start()

@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
-from rukpak.controller.kube.client import Client
+from rukpak.controller.kube.client import Client, Transport
 from rukpak.controller.kube.configuration import Configuration
 
 REASONS = {401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 409: "Conflict", 410: "Expired", 422: "Invalid"}
@@ -156,7 +156,7 @@ class FakeApi:
 
     def client(self, **options: Any) -> Client:
         """Return a client of this server."""
-        return Client(lambda: Configuration(host=self.url), **options)
+        return Client(Transport(lambda: Configuration(host=self.url), **options))
 
     def kubeconfig(self, path: Path) -> str:
         """Write a kubeconfig for this server; return its path."""

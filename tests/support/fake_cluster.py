@@ -29,7 +29,7 @@ from rukpak.controller.kube.client import RELIST_SECONDS, Client, Page, Response
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.lease import LEASES
-from rukpak.controller.kube.resources import DEFAULT_SHARD, DEPLOYMENTS, GroupVersionKind, Resource
+from rukpak.controller.kube.resources import DEPLOYMENTS, GroupVersionKind, Resource, shard_of
 from rukpak.controller.observe.deployments import Dependency, dependency_of, make_seen, usable
 from rukpak.controller.observe.health import expressions
 from rukpak.controller.observe.health.rules import assess, matching, needs_full_object
@@ -362,7 +362,7 @@ class FakeDeployments:
 
     def __init__(self, cluster: FakeCluster) -> None:
         self._cluster = cluster
-        self.shard = DEFAULT_SHARD
+        self.shard = ""
         self.synced = True
         """Whether they are listed."""
         self.silent: dict[str, Json] = {}
@@ -372,7 +372,7 @@ class FakeDeployments:
 
     def find(self, name: str) -> BundleDeployment | None:
         found = self.outline(name)
-        return usable(found) if found and self.shard.serves(found.metadata.labels) else None
+        return usable(found) if found and shard_of(found.metadata.labels) == self.shard else None
 
     def outline(self, name: str) -> BundleDeployment | None:
         value = self._value_of(name)

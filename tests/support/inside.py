@@ -30,11 +30,11 @@ from rukpak.controller.kube.configuration import User
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.resources import GroupVersionKind, Resource
-from rukpak.controller.kube.watch import Collection, Pace, Reflector
+from rukpak.controller.kube.watch import ListWatch, Pace, Reflector
 from rukpak.controller.manager import manager
 from rukpak.controller.observe.health.explain import explain_namespace
 from rukpak.controller.observe.health.rules import assess
-from rukpak.controller.observe.health.verdict import Context, State, StorageClassInfo, Verdict
+from rukpak.controller.observe.health.verdict import Context, State, Verdict
 from rukpak.controller.observe.records import entry_hash, entry_of, key_of
 from rukpak.controller.processes.programs import Mechanisms, View, start_confined
 from rukpak.controller.retries import Backoff
@@ -62,11 +62,11 @@ __all__ = [
     "Backoff",
     "Choice",
     "Client",
-    "Collection",
     "ContentStore",
     "Context",
     "Discovery",
     "GroupVersionKind",
+    "ListWatch",
     "Mechanisms",
     "Objects",
     "Owner",
@@ -80,7 +80,6 @@ __all__ = [
     "Revision",
     "RevisionStore",
     "State",
-    "StorageClassInfo",
     "Terms",
     "Trace",
     "User",

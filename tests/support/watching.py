@@ -11,7 +11,7 @@ from rukpak.api import names
 from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
-from rukpak.controller.kube.resources import DEFAULT_SHARD, GroupVersionKind, Resource, Shard
+from rukpak.controller.kube.resources import GroupVersionKind, Resource
 from rukpak.controller.observe.records import Record, project
 from rukpak.controller.observe.watches import Watches
 from rukpak.controller.playground.processes import wait_for
@@ -63,7 +63,7 @@ class Told:
 class ToldWatches(Watches):
     """Watches that report when their listener has been notified of the first lists, which is after these are known."""
 
-    def __init__(self, client: Client, discovery: Discovery, listener: Told, shard: Shard) -> None:
+    def __init__(self, client: Client, discovery: Discovery, listener: Told, shard: str) -> None:
         self.all_are_told, self.kinds_are_told = threading.Event(), threading.Event()
         super().__init__(client, discovery, listener, shard)
 
@@ -79,7 +79,7 @@ class ToldWatches(Watches):
 class World:
     """Watches of a small API server; its kinds are those of a FakeCluster."""
 
-    def __init__(self, api: FakeApi, shard: Shard = DEFAULT_SHARD) -> None:
+    def __init__(self, api: FakeApi, shard: str = "") -> None:
         self.api, self.cluster, self.told = api, FakeCluster(CONFIG_MAPS, WORKLOADS, WIDGET, CLAIM_RESOURCE), Told()
         client = api.client()
         client.on_restored = lambda: self.told.heard.append("restored")
@@ -124,7 +124,7 @@ class World:
 
 
 @contextmanager
-def serving(shard: Shard = DEFAULT_SHARD) -> Iterator[World]:
+def serving(shard: str = "") -> Iterator[World]:
     """Make the watches of the controller of a shard."""
     with FakeApi(DEPLOYMENTS, MAPS, WEBS, WIDGETS, NEW_WIDGETS, CLAIMS, CLASSES, *OTHERS) as api:
         made = World(api, shard)

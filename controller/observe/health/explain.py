@@ -9,24 +9,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
 
 from rukpak.controller.observe.health.kubelet import (
     IMAGE_REASONS,
-    MOST_CONTAINERS,
+    Container,
+    containers_of,
     describe_end,
     describe_pending,
     describe_unready,
     describe_unscheduled,
     describe_waiting,
-    is_sidecar,
-    last_end,
-    may_be_killed,
     quote,
     read_hindrance,
     read_killing,
     read_probe,
-    read_refusal,
     unready_container,
 )
 from rukpak.controller.observe.health.verdict import (
@@ -51,8 +47,6 @@ FATAL = frozenset({CRASH_LOOP, "InvalidImageName", "ErrImageNeverPull"})
 CRASHES = 3
 """Ends of the same container after which it is not expected to recover: an application that ends once or twice may be
 waiting for its database. A container runs for a while between two crashes: counting keeps the verdict stable."""
-_FIRST = (("initContainerStatuses", "init container"),)
-_CONTAINERS = (*_FIRST, ("containerStatuses", "container"))
 NOT_OBSERVED = "PodNotObserved"
 PENDING = "PodPending"
 NOT_READY = "PodNotReady"
@@ -111,9 +105,9 @@ def _ended(subject: Subject) -> Verdict:
     pod, reason = subject.manifest, reason_or(text(subject.manifest, "status", "reason"), "")
     if said := quote(text(pod, "status", "message"), pod):
         return failed(reason or "PodFailed", said)
-    for label, status in _containers(subject):
-        if integer(status, "state", "terminated", "exitCode"):
-            return failed(reason or _exit_reason(status), describe_end(pod, label, status))
+    for each in containers_of(pod):
+        if integer(each.status, "state", "terminated", "exitCode"):
+            return failed(reason or _exit_reason(each.status), describe_end(each))
     if disrupted := subject.held("DisruptionTarget"):
         return failed(reason or reason_or(disrupted.reason, "PodFailed"), quote(disrupted.message, pod))
     return failed(reason or "PodFailed", "status.phase is Failed")
@@ -125,18 +119,18 @@ def _exit_reason(status: Manifest) -> str:
 
 
 def _worst_container(subject: Subject) -> Verdict | None:
-    verdicts = [each for label, status in _containers(subject) if (each := _container(subject, label, status))]
+    verdicts = [verdict for each in containers_of(subject.manifest) if (verdict := _judge_container(each))]
     return min(verdicts, key=lambda verdict: verdict.state is not State.FAILED, default=None)
 
 
-def _container(subject: Subject, label: str, status: Manifest) -> Verdict | None:
-    waiting = reason_or(text(status, "state", "waiting", "reason"), "")
-    if waiting == CRASH_LOOP or (waiting not in FATAL and _crash_loops(status)):
-        make = failed if _count_ends(status) >= CRASHES else progressing
-        return make(CRASH_LOOP, describe_end(subject.manifest, label, status))
+def _judge_container(container: Container) -> Verdict | None:
+    waiting = reason_or(text(container.status, "state", "waiting", "reason"), "")
+    if waiting == CRASH_LOOP or (waiting not in FATAL and _crash_loops(container)):
+        make = failed if _count_ends(container.status) >= CRASHES else progressing
+        return make(CRASH_LOOP, describe_end(container))
     if waiting in FATAL:
-        return failed(waiting, describe_waiting(subject.manifest, label, status))
-    return progressing(waiting, describe_waiting(subject.manifest, label, status)) if _is_hindered(waiting) else None
+        return failed(waiting, describe_waiting(container))
+    return progressing(waiting, describe_waiting(container)) if _is_hindered(waiting) else None
 
 
 def _is_hindered(reason: str) -> bool:
@@ -148,9 +142,10 @@ def is_pod_stuck(reason: str) -> bool:
     return reason in FATAL or reason in _STUCK or _is_hindered(reason)
 
 
-def _crash_loops(status: Manifest) -> bool:
-    crashed = any(field(status, state, "terminated") is not None for state in ("state", "lastState"))
-    return crashed and _count_ends(status) >= CRASHES and status.get("ready") is not True
+def _crash_loops(container: Container) -> bool:
+    return (
+        bool(container.end) and _count_ends(container.status) >= CRASHES and container.status.get("ready") is not True
+    )
 
 
 def _count_ends(status: Manifest) -> int:
@@ -161,7 +156,7 @@ def _count_ends(status: Manifest) -> int:
     return (integer(status, "restartCount") or 0) + has_ended
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Ends:
     """How often a container has ended that should run as long as its pod."""
 
@@ -183,31 +178,29 @@ def ends_of(pods: Iterable[Manifest], since: str) -> Ends:
         pods: all of a workload, or some; those of older templates of it do not count, nor what is being deleted.
         since: older pods do not count either; as the API server writes times, empty for all.
     """
-    new = [each for each in _of_newest_template(_present(pods)) if text(each, "metadata", "creationTimestamp") >= since]
-    found = (_ends_in(subject_of(each, Context())) for each in new)
-    return max(found, key=lambda ends: (ends.count, ends.text), default=NO_ENDS)
+    new = (each for each in _of_newest_template(pods) if text(each, "metadata", "creationTimestamp") >= since)
+    return max(map(_ends_in, new), default=NO_ENDS)
 
 
-def _ends_in(pod: Subject) -> Ends:
-    restarts = text(pod.manifest, "spec", "restartPolicy") not in ("Never", "OnFailure")
-    first = [each for _, each in _containers(pod, _FIRST) if not is_sidecar(pod.manifest, text(each, "name"))]
+def _ends_in(pod: Manifest) -> Ends:
+    restarts = text(pod, "spec", "restartPolicy") not in ("Never", "OnFailure")
     found = [
-        Ends(count, describe_end(pod.manifest, label, status))
-        for label, status in _containers(pod)
-        if (count := _count_errors(status, stays=restarts and status not in first))
+        Ends(count, describe_end(each))
+        for each in containers_of(pod)
+        if (count := _count_errors(each, stays=restarts and (each.is_sidecar or not each.is_init)))
     ]
-    return max(found, key=lambda ends: (ends.count, ends.text), default=NO_ENDS)
+    return max(found, default=NO_ENDS)
 
 
-def _count_errors(status: Manifest, *, stays: bool) -> int:
+def _count_errors(container: Container, *, stays: bool) -> int:
     """Return how often a container has ended; 0 if it has succeeded, or may have ended on purpose.
 
     Args:
-        status: of the container.
+        container: of a pod.
         stays: whether it should run as long as its pod, so that it is started again whatever its exit code.
     """
-    ends, code = _count_ends(status), integer(last_end(status), "exitCode")
-    has_succeeded = not stays and integer(status, "state", "terminated", "exitCode") == 0
+    ends, code = _count_ends(container.status), integer(container.end, "exitCode")
+    has_succeeded = not stays and integer(container.status, "state", "terminated", "exitCode") == 0
     return 0 if has_succeeded or (not code and ends < CRASHES) else ends
 
 
@@ -225,16 +218,8 @@ def _waiting(subject: Subject, phase: str) -> Verdict:
     if not phase:
         return progressing(NOT_OBSERVED, "the pod has no status yet")
     if phase == "Pending":
-        return progressing(PENDING, describe_pending(subject, _containers(subject, _FIRST))[0])
-    return progressing(NOT_READY, describe_unready(subject, _containers(subject))[0])
-
-
-def _containers(subject: Subject, kinds: Iterable[tuple[str, str]] = _CONTAINERS) -> Iterator[tuple[str, Manifest]]:
-    for key, word in kinds:
-        for status in islice(mappings(subject.manifest, "status", key), MOST_CONTAINERS):
-            name = text(status, "name")
-            is_beside = key == "initContainerStatuses" and is_sidecar(subject.manifest, name)
-            yield f'{"sidecar" if is_beside else word} "{name}"', status
+        return progressing(PENDING, describe_pending(subject)[0])
+    return progressing(NOT_READY, describe_unready(subject)[0])
 
 
 def pods_of(workload: Manifest, verdict: Verdict) -> str:
@@ -295,7 +280,7 @@ def explain(pods: Iterable[Manifest], judge: Callable[[Manifest], Verdict] = jud
         pods: of which only the metadata is read here.
         judge: returns the verdict on one.
     """
-    verdicts = map(judge, _of_newest_template(_present(pods)))
+    verdicts = map(judge, _of_newest_template(pods))
     troubles = [verdict for verdict in verdicts if verdict.state is not State.HEALTHY]
     worst = min(troubles, key=_severity, default=None)
     if worst is None or _is_fatal(worst):
@@ -305,7 +290,7 @@ def explain(pods: Iterable[Manifest], judge: Callable[[Manifest], Verdict] = jud
 
 def find_silent(pods: Iterable[Manifest], verdict: Verdict) -> Manifest | None:
     """Return a Pod that a verdict of `explain` is about, if its Events may say more; None if its status says it all."""
-    for manifest in _of_newest_template(_present(pods)):
+    for manifest in _of_newest_template(pods):
         subject = subject_of(manifest, Context())
         found = pod(subject)
         if (found.reason, found.message) == (verdict.reason, verdict.message) and _is_silent(subject, found):
@@ -315,17 +300,17 @@ def find_silent(pods: Iterable[Manifest], verdict: Verdict) -> Manifest | None:
 
 def _is_silent(subject: Subject, verdict: Verdict) -> bool:
     if verdict.reason == PENDING:
-        return not describe_pending(subject, _containers(subject, _FIRST))[1]
+        return not describe_pending(subject)[1]
     if verdict.reason == NOT_READY:
-        return not describe_unready(subject, _containers(subject))[1]
-    return any(may_be_killed(subject.manifest, status) for status in _crashed(subject, verdict))
+        return not describe_unready(subject)[1]
+    return any(each.may_be_killed for each in _crashed(subject.manifest, verdict))
 
 
-def _crashed(subject: Subject, verdict: Verdict) -> Iterator[Manifest]:
-    for label, status in _containers(subject):
-        found = _container(subject, label, status) if verdict.reason == CRASH_LOOP else None
+def _crashed(pod: Manifest, verdict: Verdict) -> Iterator[Container]:
+    for each in containers_of(pod) if verdict.reason == CRASH_LOOP else ():
+        found = _judge_container(each)
         if found and found.message == verdict.message:
-            yield status
+            yield each
 
 
 def explain_by_events(verdict: Verdict, silent: Manifest, events: Iterable[Manifest] | None) -> Verdict:
@@ -338,28 +323,21 @@ def explain_by_events(verdict: Verdict, silent: Manifest, events: Iterable[Manif
     """
     if events is None:
         return verdict if verdict.reason == CRASH_LOOP else replace(verdict, hint=MAY_NOT_LIST_EVENTS)
-    found, subject = list(events), subject_of(silent, Context())
+    found = list(events)
     if verdict.reason == CRASH_LOOP:
-        said = (read_killing(silent, status, found) for status in _crashed(subject, verdict))
+        said = (read_killing(each, found) for each in _crashed(silent, verdict))
         return replace(verdict, message="; ".join(filter(None, (verdict.message, *said))))
-    unready = unready_container(_containers(subject))
-    if unready and (told := read_probe(silent, unready[1], found)):
-        return progressing(told.reason, f"{unready[0]}: {told.message}")
-    is_running = unready and "running" in mapping(unready[1], "state")
-    told = None if is_running else read_hindrance(silent, found)
-    return progressing(told.reason, told.message) if told else verdict
+    unready = unready_container(silent)
+    if unready and (told := read_probe(unready, found)):
+        return told
+    is_running = unready and "running" in mapping(unready.status, "state")
+    return (None if is_running else read_hindrance(silent, found)) or verdict
 
 
 def explain_ends(ends: Ends, verdict: Verdict, told: Verdict) -> Ends:
     """Return how a container has ended, with what `explain_by_events` adds to a verdict if that is about the same."""
     is_same = (verdict.reason, verdict.message) == (CRASH_LOOP, ends.text)
     return replace(ends, text=told.message) if is_same else ends
-
-
-def explain_refusal(events: Iterable[Manifest]) -> Verdict | None:
-    """Return why the Pods of a workload are not created, from its Events; None if these do not say."""
-    told = read_refusal(events)
-    return progressing(told.reason, told.message) if told else None
 
 
 def explain_namespace(namespace: Manifest) -> Verdict | None:
@@ -371,25 +349,19 @@ def explain_namespace(namespace: Manifest) -> Verdict | None:
     return None
 
 
-def _present(pods: Iterable[Manifest]) -> list[Manifest]:
-    return [manifest for manifest in pods if not field(manifest, "metadata", "deletionTimestamp")]
-
-
-def _of_newest_template(pods: list[Manifest]) -> list[Manifest]:
-    # The rollout may be repairing exactly these.
-    newest = max(pods, key=lambda each: text(each, "metadata", "creationTimestamp"), default={})
+def _of_newest_template(pods: Iterable[Manifest]) -> list[Manifest]:
+    # The rollout may be repairing those that are older or being deleted.
+    present = [each for each in pods if not field(each, "metadata", "deletionTimestamp")]
+    newest = max(present, key=lambda each: text(each, "metadata", "creationTimestamp"), default={})
     template = text(newest, "metadata", "labels", TEMPLATE)
-    return [each for each in pods if text(each, "metadata", "labels", TEMPLATE) == template]
+    return [each for each in present if text(each, "metadata", "labels", TEMPLATE) == template]
 
 
 def _severity(verdict: Verdict) -> tuple[int, str, str]:
-    return _rank(verdict), verdict.reason, verdict.message
-
-
-def _rank(verdict: Verdict) -> int:
+    rank = {UNSCHEDULABLE: 2, NOT_READY: 4, PENDING: 5, NOT_OBSERVED: 6}.get(verdict.reason, 1)
     if verdict.state is State.FAILED:
-        return 0 if _is_fatal(verdict) else 3
-    return {UNSCHEDULABLE: 2, NOT_READY: 4, PENDING: 5, NOT_OBSERVED: 6}.get(verdict.reason, 1)
+        rank = 0 if _is_fatal(verdict) else 3
+    return rank, verdict.reason, verdict.message
 
 
 def _is_fatal(verdict: Verdict) -> bool:

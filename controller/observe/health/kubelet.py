@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
-from itertools import chain, islice
+from itertools import islice
 from signal import Signals
 from typing import NamedTuple
 
-from rukpak.controller.observe.health.verdict import Manifest, Subject, joined, stable
+from rukpak.api.bounds import read_time
+from rukpak.controller.observe.health.verdict import Manifest, Subject, Verdict, joined, progressing, stable
 from rukpak.controller.untrusted import integer, mapping, mappings, text, texts
 
 QUOTE_LENGTH = 200
@@ -118,16 +118,47 @@ _FAILED_HOOK = "its postStart hook failed"
 _TIMED_OUT = re.compile(r"command (?:\S+ )?timed out")
 # What is said of all volumes of a pod together.
 _UNSPECIFIC = "Unable to attach or mount volumes"
-_LATELY = timedelta(minutes=5)
+_LATELY_SECONDS = 300.0
 """How much older than the last one an Event may be to count: the kubelet repeats each within two minutes or so."""
-_NEVER = datetime.min.replace(tzinfo=UTC)
 
 
-class Told(NamedTuple):
-    """What Events say about a pod."""
+class Container(NamedTuple):
+    """A container of a pod."""
 
-    reason: str
-    message: str
+    pod: Manifest
+    label: str
+    """How messages name it: `init container "c"`."""
+    spec: Manifest
+    """As the spec of the pod has it; empty if it has none of that name."""
+    status: Manifest
+    is_init: bool
+    is_sidecar: bool
+    """Whether it is an init container that goes on running beside the others."""
+
+    @property
+    def end(self) -> Manifest:
+        """How it has ended last; empty if it has not ended."""
+        return mapping(self.status, "state", "terminated") or mapping(self.status, "lastState", "terminated")
+
+    @property
+    def may_be_killed(self) -> bool:
+        """Whether it has a probe or a hook that ends it when it fails."""
+        hook = mapping(self.spec, "lifecycle", "postStart")
+        return "livenessProbe" in self.spec or "startupProbe" in self.spec or bool(hook)
+
+
+def containers_of(pod: Manifest) -> list[Container]:
+    """Return the containers of a pod that have a status, in the order in which they start."""
+    found = []
+    for kind in ("initContainer", "container"):
+        specs = {text(each, "name"): each for each in islice(mappings(pod, "spec", f"{kind}s"), MOST_CONTAINERS)}
+        for status in islice(mappings(pod, "status", f"{kind}Statuses"), MOST_CONTAINERS):
+            name, is_init = text(status, "name"), kind == "initContainer"
+            spec = specs.get(name, {})
+            is_sidecar = is_init and text(spec, "restartPolicy") == "Always"
+            label = f'{"sidecar" if is_sidecar else "init container" if is_init else "container"} "{name}"'
+            found.append(Container(pod, label, spec, status, is_init, is_sidecar))
+    return found
 
 
 def quote(said: str, pod: Manifest) -> str:
@@ -163,74 +194,51 @@ def _names_of(pod: Manifest) -> Iterator[tuple[str, str]]:
 # containers
 
 
-def container_of(pod: Manifest, name: str) -> Manifest:
-    """Return a container as the spec of the pod has it; empty if there is none of that name."""
-    lists = (islice(mappings(pod, "spec", key), MOST_CONTAINERS) for key in ("initContainers", "containers"))
-    return next((each for each in chain.from_iterable(lists) if text(each, "name") == name), {})
-
-
-def is_sidecar(pod: Manifest, name: str) -> bool:
-    """Return whether an init container goes on running beside the others."""
-    return text(container_of(pod, name), "restartPolicy") == "Always"
-
-
-def describe_waiting(pod: Manifest, label: str, status: Manifest) -> str:
+def describe_waiting(container: Container) -> str:
     """Return why a container cannot be started now."""
+    pod, label, status = container.pod, container.label, container.status
     reason, said = text(status, "state", "waiting", "reason"), text(status, "state", "waiting", "message")
-    container = container_of(pod, text(status, "name"))
     if reason == "PostStartHookError":  # the text contains what the hook has written
         return f"{label}: {_FAILED_HOOK}"
     if reason in IMAGE_REASONS:
         named = _IMAGE.search(said[:_READ])  # it may be that of a volume
-        image = stable(named[1] if named else text(container, "image") or text(status, "image"))
+        image = stable(named[1] if named else text(container.spec, "image") or text(status, "image"))
         said = quote(said, pod)
         return joined(label, "" if image in said else f'image "{image}"', said)
     return joined(label, "" if _may_reveal(container, reason, said) else quote(said, pod))
 
 
-def last_end(status: Manifest) -> Manifest:
-    """Return how a container has ended last; empty if it has not ended."""
-    return mapping(status, "state", "terminated") or mapping(status, "lastState", "terminated")
-
-
-def describe_end(pod: Manifest, label: str, status: Manifest) -> str:
+def describe_end(container: Container) -> str:
     """Return how a container has ended last, with what it has written; only its label if it has not ended."""
-    end = last_end(status)
+    pod, label, end = container.pod, container.label, container.end
     if not end:
         return label
-    container, reason = container_of(pod, text(status, "name")), text(end, "reason")
+    reason = text(end, "reason")
     if reason in _NEVER_RAN:
         said = text(end, "message")
         return joined(f"{label} cannot be started", "" if _may_reveal(container, reason, said) else quote(said, pod))
     # The kubelet may take the end of the log instead. Nobody chose that text for others to read.
-    is_log = text(container, "terminationMessagePolicy") == "FallbackToLogsOnError"
+    is_log = text(container.spec, "terminationMessagePolicy") == "FallbackToLogsOnError"
     said = "" if is_log else quote_program(text(end, "message"), pod)
     code = integer(end, "exitCode") or 0
     how = _describe_code(container, reason, integer(end, "signal") or code - _SIGNALED)
     return joined(f"{label} ended with exit code {code}{how and f' ({how})'}", said)
 
 
-def may_be_killed(pod: Manifest, status: Manifest) -> bool:
-    """Return whether a container has a probe or a hook that ends it when it fails."""
-    container = container_of(pod, text(status, "name"))
-    hook = mapping(container, "lifecycle", "postStart")
-    return "livenessProbe" in container or "startupProbe" in container or bool(hook)
-
-
-def _describe_code(container: Manifest, reason: str, signal: int) -> str:
+def _describe_code(container: Container, reason: str, signal: int) -> str:
     if reason == "OOMKilled":
-        limit = stable(text(container, "resources", "limits", "memory"))
+        limit = stable(text(container.spec, "resources", "limits", "memory"))
         return f"OOMKilled, its memory limit is {limit}" if limit else "OOMKilled, it has no memory limit"
     if reason not in _USUAL_ENDS:
         return quote(reason, {})
     return Signals(signal).name if signal in {each.value for each in Signals} else ""
 
 
-def _may_reveal(container: Manifest, reason: str, said: str) -> bool:
+def _may_reveal(container: Container, reason: str, said: str) -> bool:
     # A Secret may stand for a variable there.
     if reason == "CreateContainerConfigError":
-        return "ubPath" in said and any("subPathExpr" in each for each in mappings(container, "volumeMounts"))
-    return any("$(" in word for key in ("command", "args") for word in texts(container, key)[:1])
+        return "ubPath" in said and any("subPathExpr" in each for each in mappings(container.spec, "volumeMounts"))
+    return any("$(" in word for key in ("command", "args") for word in texts(container.spec, key)[:1])
 
 
 # pods
@@ -248,49 +256,41 @@ def describe_unscheduled(pod: Manifest, said: str) -> str:
     return joined("no node can run the pod", quote(", ".join(causes), pod))
 
 
-def describe_pending(subject: Subject, labeled: Iterable[tuple[str, Manifest]]) -> tuple[str, bool]:
-    """Return what a pod waits for before its containers run, and whether its status says why.
-
-    Args:
-        subject: the pod.
-        labeled: the statuses of its init containers with how messages name them, in the order in which they start.
-    """
+def describe_pending(subject: Subject) -> tuple[str, bool]:
+    """Return what a pod waits for before its containers run, and whether its status says why."""
     pod = subject.manifest
     if not (text(pod, "spec", "nodeName") or subject.holds("PodScheduled")):
         scheduler = stable(text(pod, "spec", "schedulerName") or "default-scheduler")
         claims = (text(each, "resourceClaimName") for each in mappings(pod, "spec", "resourceClaims"))
         needs = ", ".join(f'ResourceClaim "{stable(claim)}"' for claim in claims if claim)
         return f'the scheduler "{scheduler}" has not chosen a node yet{needs and f"; the pod needs {needs}"}', False
-    for label, status in labeled:
-        if _is_done(pod, status):
-            continue
-        if mapping(status, "state", "terminated"):
-            return describe_end(pod, label, status), True
-        if "running" in mapping(status, "state"):
-            probe = _pending_probe(pod, status)
-            return (f"{label}: {probe}", False) if probe else (f"{label} has not ended yet", True)
-        break
+    first = next((each for each in containers_of(pod) if each.is_init and not _is_done(each)), None)
+    if first and mapping(first.status, "state", "terminated"):
+        return describe_end(first), True
+    if first and "running" in mapping(first.status, "state"):
+        probe = _pending_probe(first)
+        return (f"{first.label}: {probe}", False) if probe else (f"{first.label} has not ended yet", True)
     if subject.denied("PodReadyToStartContainers"):
         return "its volumes and its network are not set up yet", False
     return "containers are not running yet", False
 
 
-def _is_done(pod: Manifest, status: Manifest) -> bool:
-    if is_sidecar(pod, text(status, "name")):
-        return status.get("started") is True
-    return mapping(status, "state", "terminated").get("exitCode") == 0
+def _is_done(container: Container) -> bool:
+    if container.is_sidecar:
+        return container.status.get("started") is True
+    return mapping(container.status, "state", "terminated").get("exitCode") == 0
 
 
-def describe_unready(subject: Subject, labeled: Iterable[tuple[str, Manifest]]) -> tuple[str, bool]:
-    """Return why a pod that runs is not ready, and whether its status says why; `labeled` has all its containers."""
+def describe_unready(subject: Subject) -> tuple[str, bool]:
+    """Return why a pod that runs is not ready, and whether its status says why."""
     pod = subject.manifest
-    unready = unready_container(labeled)
+    unready = unready_container(pod)
     if unready:
-        label, status = unready
-        probe = "" if mapping(status, "state", "terminated") else _pending_probe(pod, status)
-        ended = describe_end(pod, label, status)
+        label, status = unready.label, unready.status
+        probe = "" if mapping(status, "state", "terminated") else _pending_probe(unready)
+        ended = describe_end(unready)
         if ended != label:
-            return "; ".join(filter(None, (ended, probe))), not (probe or may_be_killed(pod, status))
+            return "; ".join(filter(None, (ended, probe))), not (probe or unready.may_be_killed)
         waiting = text(status, "state", "waiting", "reason")
         is_silent = bool(probe) or "waiting" in mapping(status, "state")
         return f"{label}: {probe or quote(waiting, pod) or 'not ready yet'}", not is_silent
@@ -302,100 +302,90 @@ def describe_unready(subject: Subject, labeled: Iterable[tuple[str, Manifest]]) 
     return "", False
 
 
-def unready_container(labeled: Iterable[tuple[str, Manifest]]) -> tuple[str, Manifest] | None:
+def unready_container(pod: Manifest) -> Container | None:
     """Return the first container that is not ready; None if all are."""
-    return next((each for each in labeled if each[1].get("ready") is not True), None)
+    return next((each for each in containers_of(pod) if each.status.get("ready") is not True), None)
 
 
-def _pending_probe(pod: Manifest, status: Manifest) -> str:
-    container = container_of(pod, text(status, "name"))
-    if status.get("started") is not True and "startupProbe" in container:
+def _pending_probe(container: Container) -> str:
+    if container.status.get("started") is not True and "startupProbe" in container.spec:
         return "its startup probe has not succeeded yet"
-    return "its readiness probe has not succeeded yet" if "readinessProbe" in container else ""
+    return "its readiness probe has not succeeded yet" if "readinessProbe" in container.spec else ""
 
 
 # Events
 
 
-def read_hindrance(pod: Manifest, events: Iterable[Manifest]) -> Told | None:
+def read_hindrance(pod: Manifest, events: Iterable[Manifest]) -> Verdict | None:
     """Return what keeps a pod from running; None if no Event says so."""
     # An Event about a container repeats its status.
     found = (event for event in events if not text(event, "involvedObject", "fieldPath"))
     lately = _latest(event for event in found if text(event, "reason") in HINDRANCES)
-    told = (Told(text(event, "reason"), quote(text(event, "message"), pod)) for event in lately)
+    told = (progressing(text(event, "reason"), quote(text(event, "message"), pod)) for event in lately)
     return min((each for each in told if each.message), key=_severity, default=None)
 
 
-def _severity(told: Told) -> tuple[bool, int, str]:
+def _severity(told: Verdict) -> tuple[bool, int, str]:
     # A later step shows that those before it are done.
     return told.message.startswith(_UNSPECIFIC), -HINDRANCES.index(told.reason), told.message
 
 
-def read_probe(pod: Manifest, status: Manifest, events: Iterable[Manifest]) -> Told | None:
+def read_probe(container: Container, events: Iterable[Manifest]) -> Verdict | None:
     """Return how the probes of a container fail; None if no Event says so."""
-    name = text(status, "name")
-    probes = [
-        event for event in events if _is_about(event, name) and text(event, "reason") in ("Unhealthy", "ProbeWarning")
-    ]
-    told = sorted(filter(None, (_read_probe(pod, name, text(event, "message")) for event in _latest(probes))))
-    return Told("Unhealthy", told[0]) if told else None
+    about = (event for event in events if _is_about(event, container))
+    probes = _latest(event for event in about if text(event, "reason") in ("Unhealthy", "ProbeWarning"))
+    told = min(filter(None, (_read_probe(container, text(event, "message")) for event in probes)), default="")
+    return progressing("Unhealthy", f"{container.label}: {told}") if told else None
 
 
-def _read_probe(pod: Manifest, name: str, said: str) -> str:
+def _read_probe(container: Container, said: str) -> str:
     probe = _PROBE.search(said[:_READ])
     if probe is None:
         return ""
     kind, outcome = probe.groups()
-    command = mapping(container_of(pod, name), _PROBES[kind], "exec")
+    command = mapping(container.spec, _PROBES[kind], "exec")
     if command and outcome == "failed" and not _TIMED_OUT.search(said[:_READ]):
         return f"{kind} probe failed: its command failed, and kubectl describe pod has what it wrote"
-    return quote(said, pod)
+    return quote(said, container.pod)
 
 
-def read_killing(pod: Manifest, status: Manifest, events: Iterable[Manifest]) -> str:
+def read_killing(container: Container, events: Iterable[Manifest]) -> str:
     """Return why the kubelet has ended a container last; empty if no Event says that it did."""
-    name = text(status, "name")
-    end = last_end(status)
-    found = [event for event in events if _is_about(event, name)]
+    end = container.end
+    found = [event for event in events if _is_about(event, container)]
     # A kubelet soon reports no more than one Event about a pod in five minutes.
     is_usual = integer(end, "exitCode") in _KILLED_CODES
-    lately = [event for event in found if is_usual or _time_of(event) >= _parse(text(end, "startedAt"))]
+    lately = [event for event in found if is_usual or _time_of(event) >= (read_time(text(end, "startedAt")) or 0.0)]
     if any(text(event, "reason") == "FailedPostStartHook" for event in lately):
         return _FAILED_HOOK
     killed = (_KILLED.search(text(event, "message")[:_READ]) for event in lately)
     kind = next((match[1].capitalize() for match in killed if match), "")
     said = (text(event, "message") for event in lately if text(event, "reason") == "Unhealthy")
-    told = min((_read_probe(pod, name, each) for each in said if each.startswith(f"{kind} ")), default="")
+    told = min((_read_probe(container, each) for each in said if each.startswith(f"{kind} ")), default="")
     return (told or f"{kind} probe failed") if kind else ""
 
 
-def read_refusal(events: Iterable[Manifest]) -> Told | None:
-    """Return why the pods of a workload cannot be created; None if no Event says so, or some were created since."""
+def read_refusal(events: Iterable[Manifest]) -> Verdict | None:
+    """Return why the pods of a workload are not created; None if no Event about it says so, or some were since."""
     said = sorted(events, key=_time_of)
     last = next((each for each in reversed(said) if text(each, "reason") in ("FailedCreate", "SuccessfulCreate")), {})
     if text(last, "reason") != "FailedCreate":
         return None
-    return Told("FailedCreate", quote(text(last, "message"), {}))
+    return progressing("FailedCreate", quote(text(last, "message"), {}))
 
 
-def _is_about(event: Manifest, container: str) -> bool:
-    return text(event, "involvedObject", "fieldPath").endswith(f"ontainers{{{container}}}")
+def _is_about(event: Manifest, container: Container) -> bool:
+    name = text(container.status, "name")
+    return text(event, "involvedObject", "fieldPath").endswith(f"ontainers{{{name}}}")
 
 
 def _latest(events: Iterable[Manifest]) -> list[Manifest]:
     # What older Events tell is over.
     found = list(events)
-    last = max(map(_time_of, found), default=_NEVER)
-    return [event for event in found if last - _time_of(event) <= _LATELY]
+    last = max(map(_time_of, found), default=0.0)
+    return [event for event in found if last - _time_of(event) <= _LATELY_SECONDS]
 
 
-def _time_of(event: Manifest) -> datetime:
+def _time_of(event: Manifest) -> float:
     times = (text(event, "series", "lastObservedTime"), text(event, "lastTimestamp"), text(event, "eventTime"))
-    return max(_parse(time) for time in (*times, text(event, "metadata", "creationTimestamp")))
-
-
-def _parse(time: str) -> datetime:
-    try:
-        return datetime.fromisoformat(time).astimezone(UTC)
-    except (ValueError, OverflowError):
-        return _NEVER
+    return max(read_time(time) or 0.0 for time in (*times, text(event, "metadata", "creationTimestamp")))

@@ -66,6 +66,8 @@ NOT_OBSERVED = progressing("NotObserved", "applied; waiting for the watch to sho
 NOT_EVALUATED = progressing("NotEvaluated", "its expressions have not been evaluated yet")
 _STEP = re.compile(r'\["([^"\\]+)"\]|([A-Za-z0-9_$-]+)')
 _EXPRESSIONS = ("inProgress", "failed", "current")
+_Gap = tuple[bool, str, str]
+"""Whether it is there, and its reason and message."""
 _WORST_FIRST = (State.FAILED, State.PROGRESSING, State.HEALTHY)
 _GATEWAY_API = "gateway.networking.k8s.io"
 _LATEST_GENERATION_NOT_OBSERVED = progressing(
@@ -86,22 +88,18 @@ def custom_resource_definition(subject: Subject) -> Verdict:
     """
     if conflict := subject.denied("NamesAccepted"):
         return failed(reason_or(conflict.reason, "NamesNotAccepted"), conflict.message)
-    established = subject.conditions.get("Established")
-    if established and established.holds:
-        return HEALTHY
-    if established:
-        return progressing(reason_or(established.reason, "Installing"), established.message)
-    return progressing("Installing", "not established yet")
+    return _by_condition(subject.conditions.get("Established"), "Installing", "not established yet")
 
 
 def api_service(subject: Subject) -> Verdict:
     """Judge an APIService."""
-    available = subject.conditions.get("Available")
-    if available is None:
-        return progressing("NotAvailable", "availability not reported yet")
-    if available.holds:
-        return HEALTHY
-    return progressing(reason_or(available.reason, "NotAvailable"), available.message)
+    return _by_condition(subject.conditions.get("Available"), "NotAvailable", "availability not reported yet")
+
+
+def _by_condition(condition: Condition | None, reason: str, missing: str) -> Verdict:
+    if condition is None:
+        return progressing(reason, missing)
+    return HEALTHY if condition.holds else progressing(reason_or(condition.reason, reason), condition.message)
 
 
 def service(subject: Subject) -> Verdict:
@@ -163,14 +161,14 @@ def persistent_volume_claim(subject: Subject) -> Verdict:
 
 def _unbound(subject: Subject) -> Verdict:
     name = text(subject.manifest, "spec", "storageClassName")
-    storage_class = subject.context.storage_class(name or None)
-    if storage_class is None:
+    mode = subject.context.binding_mode(name or None)
+    if mode is None:
         message = "not bound; its StorageClass cannot be read, so it may be waiting for a pod"
         return progressing("StorageClassUnreadable", message, deadline=False, hint=describe_acceptance(subject))
-    if storage_class.volume_binding_mode is None:
+    if not mode:
         missing = f'StorageClass "{name}" does not exist' if name else "no default StorageClass exists"
         return progressing("StorageClassNotFound", missing, hint=describe_acceptance(subject))
-    if storage_class.volume_binding_mode == "WaitForFirstConsumer":
+    if mode == "WaitForFirstConsumer":
         return healthy("WaitForFirstConsumer", "will be bound when a pod uses it")
     return _PENDING
 
@@ -212,8 +210,7 @@ def deployment(subject: Subject) -> Verdict:
     if rollout and rollout.reason == "ProgressDeadlineExceeded":
         # The condition's message names a ReplicaSet by its hash.
         return failed("ProgressDeadlineExceeded", "the rollout made no progress within spec.progressDeadlineSeconds")
-    gap = _deployment_gap(subject)
-    if gap:
+    if gap := _deployment_gap(subject):
         return _creation_failure(subject) or gap
     return _deployment_availability(subject, rollout)
 
@@ -222,12 +219,11 @@ def stateful_set(subject: Subject) -> Verdict:
     """Judge a StatefulSet. It has no conditions: refused pods show only as too few replicas."""
     if subject.observed_generation is None:
         return _NOT_OBSERVED
-    gap = _stateful_set_gap(subject)
-    if gap:
+    if gap := _stateful_set_gap(subject):
         return gap
     if subject.spec("updateStrategy", "type") == "OnDelete":
         return healthy("OnDelete", "pods are updated when they are deleted")
-    return _stateful_set_rollout(subject)
+    return _stateful_set_rollout(subject) or HEALTHY
 
 
 def daemon_set(subject: Subject) -> Verdict:
@@ -235,28 +231,24 @@ def daemon_set(subject: Subject) -> Verdict:
     desired = integer(subject.manifest, "status", "desiredNumberScheduled")
     if subject.generation is None or subject.observed_generation is None or desired is None:
         return _NOT_OBSERVED
-    scheduled, updated = subject.count("currentNumberScheduled"), subject.count("updatedNumberScheduled")
-    available, ready = subject.count("numberAvailable"), subject.count("numberReady")
     rolling = subject.spec("updateStrategy", "type") != "OnDelete"
     gap = _first(
-        (desired > scheduled, "LessCurrent", f"Scheduled: {scheduled}/{desired}"),
-        (rolling and desired > updated, "LessUpdated", f"Updated: {updated}/{desired}"),
-        (desired > available, "LessAvailable", f"Available: {available}/{desired}"),
-        (desired > ready, "LessReady", f"Ready: {ready}/{desired}"),
+        _less("Scheduled", subject.count("currentNumberScheduled"), desired, reason="LessCurrent"),
+        _less("Updated", subject.count("updatedNumberScheduled"), desired if rolling else 0),
+        _less("Available", subject.count("numberAvailable"), desired),
+        _less("Ready", subject.count("numberReady"), desired),
     )
     return gap or HEALTHY
 
 
 def replica_set(subject: Subject) -> Verdict:
     """Judge a ReplicaSet or a ReplicationController."""
-    wanted, replicas = subject.replicas, subject.count("replicas")
-    labeled, ready = subject.count("fullyLabeledReplicas"), subject.count("readyReplicas")
-    available = subject.count("availableReplicas")
+    wanted = subject.replicas
     gap = _creation_failure(subject) or _first(
-        (wanted > labeled, "LessLabelled", f"Labelled: {labeled}/{wanted}"),
-        (wanted > available, "LessAvailable", f"Available: {available}/{wanted}"),
-        (wanted > ready, "LessReady", f"Ready: {ready}/{wanted}"),
-        (replicas > wanted, "ExtraPods", f"Pending termination: {replicas - wanted}"),
+        _less("Labelled", subject.count("fullyLabeledReplicas"), wanted),
+        _less("Available", subject.count("availableReplicas"), wanted),
+        _less("Ready", subject.count("readyReplicas"), wanted),
+        _extra_pods(subject),
     )
     return gap or HEALTHY
 
@@ -290,58 +282,47 @@ def _paused_deployment(subject: Subject) -> Verdict:
 
 
 def _deployment_gap(subject: Subject) -> Verdict | None:
-    wanted, replicas = subject.replicas, subject.count("replicas")
-    updated, ready = subject.count("updatedReplicas"), subject.count("readyReplicas")
-    available = subject.count("availableReplicas")
+    wanted, updated = subject.replicas, subject.count("updatedReplicas")
     return _first(
-        (wanted > replicas, "LessReplicas", f"Replicas: {replicas}/{wanted}"),
-        (wanted > updated, "LessUpdated", f"Updated: {updated}/{wanted}"),
-        (replicas > wanted, "ExtraPods", f"Pending termination: {replicas - wanted}"),
-        (updated > available, "LessAvailable", f"Available: {available}/{updated}"),
-        (wanted > ready, "LessReady", f"Ready: {ready}/{wanted}"),
+        _less("Replicas", subject.count("replicas"), wanted),
+        _less("Updated", updated, wanted),
+        _extra_pods(subject),
+        _less("Available", subject.count("availableReplicas"), updated),
+        _less("Ready", subject.count("readyReplicas"), wanted),
     )
 
 
 def _deployment_availability(subject: Subject, rollout: Condition | None) -> Verdict:
-    if _has_deadline(subject) and not (rollout and rollout.holds and rollout.reason == "NewReplicaSetAvailable"):
+    has_deadline = integer(subject.manifest, "spec", "progressDeadlineSeconds") not in (None, _NO_DEADLINE)
+    if has_deadline and not (rollout and rollout.holds and rollout.reason == "NewReplicaSetAvailable"):
         return progressing("ReplicaSetNotAvailable", "the new ReplicaSet is not available yet")
     if not subject.holds("Available"):
         return progressing("DeploymentNotAvailable", "condition Available is not True")
     return HEALTHY
 
 
-def _has_deadline(subject: Subject) -> bool:
-    return integer(subject.manifest, "spec", "progressDeadlineSeconds") not in (None, _NO_DEADLINE)
-
-
 def _stateful_set_gap(subject: Subject) -> Verdict | None:
-    wanted, replicas = subject.replicas, subject.count("replicas")
-    ready, available = subject.count("readyReplicas"), subject.count("availableReplicas")
+    wanted = subject.replicas
     waits = bool(integer(subject.manifest, "spec", "minReadySeconds"))
     return _first(
-        (wanted > replicas, "LessReplicas", f"Replicas: {replicas}/{wanted}"),
-        (wanted > ready, "LessReady", f"Ready: {ready}/{wanted}"),
-        (replicas > wanted, "ExtraPods", f"Pending termination: {replicas - wanted}"),
-        (waits and wanted > available, "LessAvailable", f"Available: {available}/{wanted}"),
+        _less("Replicas", subject.count("replicas"), wanted),
+        _less("Ready", subject.count("readyReplicas"), wanted),
+        _extra_pods(subject),
+        _less("Available", subject.count("availableReplicas"), wanted if waits else 0),
     )
 
 
-def _stateful_set_rollout(subject: Subject) -> Verdict:
-    if subject.spec("updateStrategy", "rollingUpdate") is None:
-        return _stateful_set_revision(subject)
-    partition = integer(subject.manifest, "spec", "updateStrategy", "rollingUpdate", "partition") or 0
-    updated, wanted = subject.count("updatedReplicas"), subject.replicas - partition
-    return progressing("PartitionRollout", f"Updated: {updated}/{wanted}") if updated < wanted else HEALTHY
-
-
-def _stateful_set_revision(subject: Subject) -> Verdict:
+def _stateful_set_rollout(subject: Subject) -> Verdict | None:
+    if subject.spec("updateStrategy", "rollingUpdate") is not None:
+        partition = integer(subject.manifest, "spec", "updateStrategy", "rollingUpdate", "partition") or 0
+        wanted = subject.replicas - partition
+        return _first(_less("Updated", subject.count("updatedReplicas"), wanted, reason="PartitionRollout"))
     # Rare: the API server sets its partition by default.
-    wanted, current = subject.replicas, subject.count("currentReplicas")
-    if wanted > current:
-        return progressing("LessCurrent", f"Current: {current}/{wanted}")
-    if text(subject.manifest, "status", "currentRevision") != text(subject.manifest, "status", "updateRevision"):
-        return progressing("RevisionMismatch", "not all pods are at the new revision yet")
-    return HEALTHY
+    current, latest = (text(subject.manifest, "status", key) for key in ("currentRevision", "updateRevision"))
+    return _first(
+        _less("Current", subject.count("currentReplicas"), subject.replicas),
+        (current != latest, "RevisionMismatch", "not all pods are at the new revision yet"),
+    )
 
 
 def _creation_failure(subject: Subject) -> Verdict | None:
@@ -352,7 +333,16 @@ def _creation_failure(subject: Subject) -> Verdict | None:
     return progressing(reason_or(failure.reason, "ReplicaFailure"), message)
 
 
-def _first(*gaps: tuple[bool, str, str]) -> Verdict | None:
+def _less(what: str, count: int, wanted: int, *, reason: str = "") -> _Gap:
+    return wanted > count, reason or f"Less{what}", f"{what}: {count}/{wanted}"
+
+
+def _extra_pods(subject: Subject) -> _Gap:
+    extra = subject.count("replicas") - subject.replicas
+    return extra > 0, "ExtraPods", f"Pending termination: {extra}"
+
+
+def _first(*gaps: _Gap) -> Verdict | None:
     return next((progressing(reason, message) for applies, reason, message in gaps if applies), None)
 
 
@@ -373,21 +363,6 @@ def assess_absent(desired: Manifest, *, started: bool) -> Verdict:
     if started and goes_when_done(desired):
         return healthy("FinishedAndRemoved", "removed by spec.ttlSecondsAfterFinished")
     return Verdict(State.MISSING, "Missing", "not found on the cluster")
-
-
-def as_observed(verdict: Verdict, *, seen_digest: str, applied_digest: str) -> Verdict:
-    """Return the verdict on an object, or NotObserved while the watch is behind our last apply.
-
-    Until it catches up, it shows the old object with its old, healthy status.
-
-    Args:
-        verdict: on the object as the watch shows it.
-        seen_digest: the applied-digest annotation that the watch shows.
-        applied_digest: the one that was applied last.
-    """
-    if verdict.state is State.TERMINATING or seen_digest == applied_digest:
-        return verdict
-    return NOT_OBSERVED
 
 
 def refused(error: BundleError, identity: str) -> Verdict:
@@ -477,10 +452,9 @@ def _judge_by_expressions(given: Manifest, subject: Subject) -> Verdict:
 
 
 def _matches(matcher: Manifest, subject: Subject) -> bool:
-    condition, of_field = matcher.get("condition"), matcher.get("field")
-    if isinstance(condition, Mapping):
+    if condition := mapping(matcher, "condition"):
         return _condition_matches(condition, subject)
-    return isinstance(of_field, Mapping) and _field_matches(of_field, subject.manifest)
+    return _field_matches(mapping(matcher, "field"), subject.manifest)
 
 
 def _condition_matches(matcher: Manifest, subject: Subject) -> bool:
@@ -530,14 +504,13 @@ def _describe(matcher: Manifest, subject: Subject, default: str, *, negated: boo
 
 def _sentence(matcher: Manifest, *, negated: bool) -> str:
     verb = "is not" if negated else "is"
-    condition, of_field = matcher.get("condition"), matcher.get("field")
-    if isinstance(condition, Mapping):
+    if condition := mapping(matcher, "condition"):
         reasons = f" with reason {' or '.join(condition['reasons'])}" if condition.get("reasons") else ""
         return f"condition {text(condition, 'type')} {verb} {text(condition, 'status')}{reasons}"
-    path, other = text(of_field, "path"), text(of_field, "equalsPath")
+    path, other = text(matcher, "field", "path"), text(matcher, "field", "equalsPath")
     if other:
         return f"{path} {verb} equal to {other}"
-    return f"{path} {verb} one of {', '.join(field(of_field, 'in') or ())}"
+    return f"{path} {verb} one of {', '.join(field(matcher, 'field', 'in') or ())}"
 
 
 _RULES: Mapping[tuple[str, str], Callable[[Subject], Verdict]] = {
@@ -594,10 +567,9 @@ def _generation_not_observed(subject: Subject) -> Verdict | None:
 
 def _standard_conditions(subject: Subject) -> Verdict | None:
     # Reconciling takes precedence over Stalled.
-    if reconciling := subject.held("Reconciling"):
-        return progressing(reason_or(reconciling.reason, "Reconciling"), reconciling.message)
-    if stalled := subject.held("Stalled"):
-        return failed(reason_or(stalled.reason, "Stalled"), stalled.message)
+    for condition_type, make in (("Reconciling", progressing), ("Stalled", failed)):
+        if condition := subject.held(condition_type):
+            return make(reason_or(condition.reason, condition_type), condition.message)
     return None
 
 
@@ -610,9 +582,7 @@ def _by_ready(subject: Subject) -> Verdict | None:
     if "Ready" in subject.outdated:
         return _LATEST_GENERATION_NOT_OBSERVED
     ready = subject.conditions.get("Ready")
-    if ready is None:
-        return None
-    return HEALTHY if ready.holds else progressing(reason_or(ready.reason, "NotReady"), ready.message)
+    return _by_condition(ready, "NotReady", "") if ready else None
 
 
 def _status_not_reported(subject: Subject) -> Verdict | None:

@@ -136,20 +136,18 @@ def reported_of(manifest: Manifest, *, checked: bool) -> Reported | None:
     return Reported(spec=digest_of_json(written), status=digest_of_json(status), at=max(times, default=""))
 
 
-def is_outdated(before: Reported | None, now: Reported, applied_at: str, *, was_outdated: bool) -> bool:
+def is_outdated(before: Reported | None, now: Reported | None, applied_at: str, *, was_outdated: bool) -> bool:
     """Return whether a status is older than the spec beside it.
 
     Args:
         before: of the state of the object before; None: not known, as after a restart.
-        now: of its state now.
+        now: of its state now; None: it needs nothing that tells this.
         applied_at: when it was applied last, as the API server writes times; empty for never.
         was_outdated: whether it was in the state before.
     """
-    if before is None:
-        return now.at < applied_at
-    if before.status != now.status:
-        return False
-    return was_outdated or before.spec != now.spec
+    if now is None or before is None:
+        return now is not None and now.at < applied_at
+    return before.status == now.status and (was_outdated or before.spec != now.spec)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

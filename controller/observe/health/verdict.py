@@ -120,28 +120,17 @@ def reason_or(reason: str, default: str) -> str:
     return reason if _REASON.fullmatch(reason) else default
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StorageClassInfo:
-    """The part of a StorageClass that the health of a PersistentVolumeClaim depends on."""
-
-    volume_binding_mode: str | None
-    """Immediate or WaitForFirstConsumer; None if the class does not exist."""
-
-
 Evaluate = Callable[[Sequence[str], Manifest], Sequence[Answer]]
 """Returns what expressions say about an object, see `expressions.evaluate`."""
-
-
-def _unreadable(_name: str | None) -> StorageClassInfo | None:
-    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """What health depends on outside the object."""
 
-    storage_class: Callable[[str | None], StorageClassInfo | None] = _unreadable
-    """Finds a StorageClass by name, the default one for None. Returns None if StorageClasses cannot be read."""
+    binding_mode: Callable[[str | None], str | None] = lambda _name: None
+    """Returns the volumeBindingMode of a StorageClass, of the default one for None: Immediate, WaitForFirstConsumer, or
+    '' if there is no such class; None if StorageClasses cannot be read."""
     reports_status: bool | None = None
     """Whether the schema of a custom resource declares a status (definitions.py); None if unknown."""
     evaluate: Evaluate | None = None
@@ -283,12 +272,13 @@ class Health(Generic[Id]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published(Generic[Id]):
-    """The health that status currently shows."""
+    """The health that status shows, or would show."""
 
     health: Health[Id]
     revision: str
+    """The wanted revision."""
     at: float
-    """When it was written."""
+    """When it is written."""
     holds: bool = False
     """Whether nothing was waited for but that it holds."""
 
@@ -342,39 +332,26 @@ def aggregate(verdicts: Iterable[tuple[Id, Verdict]], *, others: int = 0, awaite
 
 
 def publish_after(
-    health: Health[Id],
-    published: Published[Id] | None,
-    *,
-    revision: str,
-    fallen_since: float | None,
-    now: float,
-    lasts: bool = False,
-    holds: bool = False,
+    current: Published[Id], shown: Published[Id] | None, *, fallen_since: float | None, lasts: bool = False
 ) -> float | None:
     """Return in how many seconds to write a health to status: 0 for immediately, None for not at all.
 
     Args:
-        health: the current health.
-        published: what status shows; None if nothing yet.
-        revision: the wanted revision.
+        current: what would be written now.
+        shown: what status shows; None if nothing yet.
         fallen_since: when it left Healthy; None if it never was Healthy.
-        now: the current time.
         lasts: whether it is known that the fall will not be over soon.
-        holds: whether nothing is waited for any more but that it holds.
     """
-    if published is None or published.revision != revision:
+    now, reason = current.at, current.health.reason
+    if shown is None or shown.revision != current.revision:
         return 0.0
-    if health == published.health:
+    if current.health == shown.health:
         return None
-    if _falls(published.health, health) and not lasts:
+    if shown.health.reason is Reason.HEALTHY and reason is Reason.PROGRESSING and not lasts:
         return max(0.0, (now if fallen_since is None else fallen_since) + FALL_SECONDS - now)
-    if health.reason is not published.health.reason or (holds and not published.holds):
+    if reason is not shown.health.reason or (current.holds and not shown.holds):
         return 0.0
-    return max(0.0, published.at + COUNTS_SECONDS - now)
-
-
-def _falls(before: Health[Id], after: Health[Id]) -> bool:
-    return before.reason is Reason.HEALTHY and after.reason is Reason.PROGRESSING
+    return max(0.0, shown.at + COUNTS_SECONDS - now)
 
 
 def _reason(not_ready: list[tuple[Id, Verdict]], failures: list[Verdict]) -> Reason:

@@ -10,7 +10,7 @@ import pytest
 from urllib3.exceptions import SystemTimeWarning
 
 from rukpak.controller.content.limits import describe_bytes
-from rukpak.controller.kube.client import SHORTEST_SECONDS, TOO_LARGE, Client, Fence
+from rukpak.controller.kube.client import SHORTEST_SECONDS, TOO_LARGE, Client, Fence, Transport
 from rukpak.controller.kube.configuration import Configuration, User
 from rukpak.controller.kube.encoding import APPLY_PATCH, MERGE_PATCH, METADATA, METADATA_LIST
 from rukpak.controller.kube.errors import ApiError, ConfigurationError
@@ -43,7 +43,7 @@ def loader(api: FakeApi, tokens: list[str]) -> Callable[[], Configuration]:
 def test_a_clock_that_is_far_behind_is_not_reported_for_each_connection(api: FakeApi) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        Client(loader(api, ["token"]))
+        Client(Transport(loader(api, ["token"])))
         warnings.warn("way off", SystemTimeWarning, stacklevel=1)
     assert caught == []
 
@@ -123,12 +123,12 @@ def test_a_user_is_acted_as(api: FakeApi) -> None:
 
 
 def test_every_request_carries_the_token(api: FakeApi) -> None:
-    Client(loader(api, ["Bearer t"])).get(FOO)
+    Client(Transport(loader(api, ["Bearer t"]))).get(FOO)
     assert api.received[-1].header("Authorization") == ["Bearer t"]
 
 
 def test_after_a_401_the_token_is_read_again_and_the_request_sent_once_more(api: FakeApi) -> None:
-    client = Client(loader(api, ["Bearer old", "Bearer new"]))
+    client = Client(Transport(loader(api, ["Bearer old", "Bearer new"])))
     api.faults = [Fault(401)]
     assert client.create(FOOS, {"metadata": {"name": "b"}}).status == 201
     assert [request.header("Authorization") for request in api.received] == [["Bearer old"], ["Bearer new"]]
@@ -137,7 +137,7 @@ def test_after_a_401_the_token_is_read_again_and_the_request_sent_once_more(api:
 
 def test_a_token_that_stays_refused_is_not_read_for_every_request(api: FakeApi) -> None:
     now = [0.0]
-    client = Client(loader(api, ["Bearer t"]), clock=lambda: now[0])
+    client = Client(Transport(loader(api, ["Bearer t"]), clock=lambda: now[0]))
     for elapsed, requests in ((0, 2), (1, 1), (11, 2)):
         now[0] += elapsed
         api.faults = [Fault(401), Fault(401)][:requests]
@@ -152,16 +152,16 @@ def test_a_token_that_stays_refused_is_not_read_for_every_request(api: FakeApi) 
 )
 def test_what_is_no_address_of_a_server_is_refused_at_once(address: str) -> None:
     with pytest.raises(ConfigurationError, match="API server address"):
-        Client(lambda: Configuration(host=address))
+        Client(Transport(lambda: Configuration(host=address)))
 
 
 def test_a_server_below_a_path_is_asked_there(api: FakeApi) -> None:
-    client = Client(lambda: Configuration(host=f"{api.url}/apis"))
+    client = Client(Transport(lambda: Configuration(host=f"{api.url}/apis")))
     assert client.get(FOO.removeprefix("/apis")).value["metadata"]["name"] == "a"
 
 
 def test_a_server_behind_a_proxy_over_plain_http_is_named_in_the_request(api: FakeApi) -> None:
-    client = Client(lambda: Configuration(host="http://api.example", proxy=api.url))
+    client = Client(Transport(lambda: Configuration(host="http://api.example", proxy=api.url)))
     client.get(FOO)
     assert api.received[-1].header("Host") == ["api.example"]
 
@@ -175,7 +175,7 @@ def test_a_kubeconfig_that_is_gone_leaves_the_401(api: FakeApi) -> None:
             raise ConfigurationError("gone")
         return load()
 
-    client = Client(once)
+    client = Client(Transport(once))
     api.faults = [Fault(401)]
     with pytest.raises(ApiError, match="401"):
         client.get(FOO)
@@ -186,7 +186,7 @@ def test_a_token_that_cannot_be_read_is_an_error_not_an_anonymous_request(api: F
         raise ConfigurationError("/var/run/token")
 
     with pytest.raises(ApiError, match="NoCredential"):
-        Client(lambda: Configuration(host=api.url, authorize=fail)).get(FOO)
+        Client(Transport(lambda: Configuration(host=api.url, authorize=fail))).get(FOO)
     assert api.received == []
 
 
@@ -256,12 +256,12 @@ def test_an_error_whose_body_is_cut_keeps_its_status(api: FakeApi) -> None:
 def test_every_request_is_told_with_its_status(api: FakeApi) -> None:
     told: list[tuple[str, str, int]] = []
     client = api.client()
-    client.on_request = lambda *request: told.append(request)
+    client.transport.on_request = lambda *request: told.append(request)
     api.faults = [Fault(200, {}, b"{}"), Fault(500)]
     client.get(FOO)
     with pytest.raises(ApiError):
         client.delete(FOO)
-    client.on_request = lambda *request: told.append(("later", *request[1:]))
+    client.transport.on_request = lambda *request: told.append(("later", *request[1:]))
     api.frozen.set()
     with pytest.raises(ApiError):
         client.request("GET", FOO, timeout=(1, 0.1))

@@ -12,7 +12,7 @@ from tests.support.clock import Clock
 from tests.support.fake_api import FakeApi, Fault
 
 PATH = EVENTS.path(NAMESPACE)
-SHOP = Regarding(api_version="x.io/v1", kind="Foo", name="shop", uid="1")
+SHOP = Regarding(name="shop", uid="1")
 FAILED = Note(type="Warning", reason="Unreachable", action="Reconcile", text="no answer")
 
 

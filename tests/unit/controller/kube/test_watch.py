@@ -12,7 +12,7 @@ import pytest
 
 import rukpak.controller.kube.watch as module
 from rukpak.controller.kube.errors import ApiError, unanswered
-from rukpak.controller.kube.watch import INITIAL_EVENTS_END, Pace, Reflector, parse_events, read_list
+from rukpak.controller.kube.watch import INITIAL_EVENTS_END, ListWatch, Pace, Reflector, parse_events, read_list
 from rukpak.controller.processes.supervision import Kind, Supervisor
 from rukpak.controller.retries import Backoff
 from tests.support.fake_api import FakeApi, Fault
@@ -56,7 +56,14 @@ class Followed:
     """A fake API server, a reflector of one of its collections, and the changes that it reported."""
 
     def __init__(
-        self, stack: ExitStack, api: FakeApi, pace: Pace = QUICK, relist_seconds: float = 36_000, **options: Any
+        self,
+        stack: ExitStack,
+        api: FakeApi,
+        pace: Pace = QUICK,
+        relist_seconds: float = 36_000,
+        *,
+        metadata: bool = False,
+        **options: Any,
     ) -> None:
         self.api = stack.enter_context(api)
         self.told: list[tuple[str, str]] = []
@@ -66,7 +73,7 @@ class Followed:
         client.relist_seconds = relist_seconds
         self.restored: list[None] = []
         client.on_restored = lambda: self.restored.append(None)
-        self.reflector: Reflector[Thing] = Reflector(client, FOOS, pace=pace, **settings)
+        self.reflector: Reflector[Thing] = Reflector(ListWatch(client, FOOS, metadata=metadata), pace=pace, **settings)
         stack.callback(self.reflector.stop)
 
     def _tell(self, old: Thing | None, new: Thing | None) -> None:
@@ -507,6 +514,21 @@ def test_a_kind_that_is_not_served_any_more_has_no_objects(followed: Followed) -
     assert followed.reflector.cache.records() == []
 
 
+@pytest.mark.parametrize("status", [403, 404])
+def test_what_counts_as_settled_since_it_is_denied_says_so(
+    status: int, followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[bool, bool]] = []
+    reflector, followed.api.faults = followed.reflector, [Fault(status)] * 1000
+    monkeypatch.setattr(
+        "rukpak.controller.kube.watch.log.warning",
+        lambda *_, **__: seen.append((reflector.settled, bool(reflector.denied))),
+    )
+    reflector.start()
+    wait(lambda: seen)
+    assert seen[0] == (True, True)
+
+
 def test_what_is_known_stays_while_it_may_not_be_listed(followed: Followed) -> None:
     followed.start("a")
     followed.api.watch_faults = [Fault(403)] * 1000
@@ -632,7 +654,7 @@ def test_a_bug_that_ends_the_thread_begins_it_again(stack: ExitStack) -> None:
     api = FakeApi(FOOS)
     client = stack.enter_context(api).client()
     client.supervisor = Supervisor(died.append, sleep=lambda _: None)
-    reflector = Reflector(client, FOOS, project=project, pace=Faulty(steady=60))
+    reflector = Reflector(ListWatch(client, FOOS), project=project, pace=Faulty(steady=60))
     stack.callback(reflector.stop)
     api.faults = [Fault(500)]
     reflector.start()
@@ -776,7 +798,8 @@ def test_what_was_forgotten_is_told_as_deleted_when_the_watch_says_so(followed: 
 @pytest.mark.parametrize("metadata", [True, False], ids=["metadata", "full"])
 def test_selectors_and_the_form_are_asked_for_in_every_request(metadata: bool, followed: Followed) -> None:
     client, options = followed.api.client(), {"label_selector": "a=b", "field_selector": "c=d", "metadata": metadata}
-    reflector = Reflector(client, FOOS, project=project, pace=QUICK, **options)  # type: ignore[arg-type]
+    collection = ListWatch(client, FOOS, **options)  # type: ignore[arg-type]
+    reflector = Reflector(collection, project=project, pace=QUICK)
     reflector.start()
     wait(lambda: reflector.synced)
     wait(lambda: followed.api.watches() == len(followed.api.received) or followed.api.watches() == 2)

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import pytest
 
 from rukpak.api.v1alpha2.types import BundleDeployment, Pending
-from rukpak.controller.kube.resources import Shard
 from rukpak.controller.manager.metrics import DESCRIBED, PROCESS_METRICS, Metrics, ProcessState
 from rukpak.controller.manager.queue import WorkQueue
 from rukpak.controller.revisions.background import Counts
@@ -55,7 +54,7 @@ def serve(
         version="1.2.3",
         confinement={"landlock": 7, "seccomp": 1, "network_namespace": 0},
         only_problems=only_problems,
-        shard=Shard(shard),
+        shard=shard,
     )
     metrics.serve(state)
 

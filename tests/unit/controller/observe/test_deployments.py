@@ -10,7 +10,7 @@ import pytest
 from rukpak.api import names
 from rukpak.api.v1alpha2.types import BundleDeployment, Status
 from rukpak.controller.kube.errors import ApiError
-from rukpak.controller.kube.resources import GroupVersionKind, Resource, Shard
+from rukpak.controller.kube.resources import GroupVersionKind, Resource
 from rukpak.controller.observe.deployments import SeenDeployment, SeenDeployments, make_seen
 from rukpak.controller.playground.processes import wait_for
 from tests.support.deployments import DIGEST, manifest
@@ -295,7 +295,7 @@ def test_an_outline_of_large_metadata_has_what_is_asked_for_and_the_whole_is_who
         "labels": {names.SHARD: "blue", **{f"a{number}": "" for number in range(5_000)}},
         "finalizers": [*(f"example.com/a{number}" for number in range(5_000)), names.FINALIZER],
     }
-    found = make_seen(manifest(metadata=metadata), Shard("blue"))
+    found = make_seen(manifest(metadata=metadata), "blue")
     assert found.outline is not None
     assert found.outline.metadata.labels == {names.SHARD: "blue"}
     assert found.outline.metadata.annotations == {names.RECONCILE_REQUESTED_AT: "now"}
@@ -359,7 +359,7 @@ MOVES = [
 
 @pytest.mark.parametrize("case", MOVES, ids=attrgetter("name"))
 def test_who_looks_at_one_that_moves(case: Move) -> None:
-    with serving(Shard(case.shard)) as world:
+    with serving(case.shard) as world:
         own = {"labels": {names.SHARD: case.shard} if case.shard else {}}
         world.deployment(metadata=_labeled(case.before))
         world.deployment("other", metadata=own)
@@ -388,12 +388,12 @@ def test_of_one_of_another_shard_only_the_outline_is_kept() -> None:
         "dependsOn": [{"name": "database"}],
     }
     value = manifest(metadata={"labels": {names.SHARD: "b"}}, spec=spec)
-    found = make_seen(value, Shard("a"))
+    found = make_seen(value, "a")
     assert (found.served, found.packed, found.checks) == (False, b"", ())
     assert found.outline is not None
     assert (found.outline.spec.config, found.outline.spec.sources) == ({}, ())
     assert found.outline.spec.required_deployments == ("database",)
-    own = make_seen(value, Shard("b"))
+    own = make_seen(value, "b")
     assert own.served
     assert own.packed
     assert own.checks

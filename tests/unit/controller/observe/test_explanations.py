@@ -16,11 +16,9 @@ from rukpak.controller.observe.explanations import (
     EVENTS,
     FEW_PODS,
     MOST,
-    NOTHING,
     PODS,
     SELDOM_SECONDS,
     Explainer,
-    Explanations,
     Inquiries,
     Question,
     may_explain,
@@ -61,18 +59,24 @@ class World:
     def event(self, reason: str, said: str) -> None:
         self.api.put(EVENT_PATH, reason.lower(), reason=reason, message=said, lastTimestamp="2026-11-28T06:00:00Z")
 
-    def ask(self, *troubled: Record, most: float = SELDOM_SECONDS) -> Explanations:
+    def ask(self, *troubled: Record, most: float = SELDOM_SECONDS) -> float | None:
         """Ask, and wait until all that was asked is answered."""
         questions = [Question(record=record, most=most) for record in troubled or [workload()]]
         found = self.explainer.explain("shop", self.inquiries, questions)
         self.explainer._pool.submit(lambda: None).result(10)
         return found
 
+    def verdict(self, *troubled: Record) -> Verdict | None:
+        """Ask, and return what is known of the first."""
+        records: Sequence[Record] = troubled or [workload()]
+        self.ask(*records)
+        answer = self.inquiries.answer_on(records[0].key)
+        return answer.verdict if answer else None
+
     def answer(self, *troubled: Record) -> str:
         """Return what is known of the first, asking nothing new at this time."""
-        records: Sequence[Record] = troubled or [workload()]
-        answer = self.ask(*records).known.get(records[0].key)
-        return f"{answer.verdict.state.value} {answer.verdict.reason}" if answer and answer.verdict else ""
+        verdict = self.verdict(*troubled)
+        return f"{verdict.state.value} {verdict.reason}" if verdict else ""
 
     @property
     def asked(self) -> int:
@@ -89,7 +93,7 @@ def world() -> Iterator[World]:
 
 def test_the_pods_of_a_workload_are_listed_once_and_the_answer_is_news(world: World) -> None:
     world.pod("ImagePullBackOff")
-    assert world.ask() == Explanations(known={}, next_change=AGAIN_SECONDS)
+    assert world.ask() == AGAIN_SECONDS
     assert world.answer() == "Progressing ImagePullBackOff"
     (request,) = world.api.received
     assert (request.path, request.query) == (POD_PATH, {"labelSelector": "app=web", "limit": str(PODS)})
@@ -98,7 +102,8 @@ def test_the_pods_of_a_workload_are_listed_once_and_the_answer_is_news(world: Wo
 
 def test_an_answer_is_known_without_waiting_for_it(world: World) -> None:
     world.api.frozen.set()
-    assert not world.explainer.explain("shop", world.inquiries, [Question(record=workload())]).known
+    world.explainer.explain("shop", world.inquiries, [Question(record=workload())])
+    assert world.inquiries.answer_on(workload().key) is None
     world.pod("CrashLoopBackOff")
     world.api.frozen.clear()
     wait_for(lambda: world.woken, 60, "woken")
@@ -126,7 +131,7 @@ def test_another_answer_is_news_and_brings_the_next_sooner(world: World) -> None
     world.pod("CrashLoopBackOff")
     world.ask()
     assert (world.answer(), world.woken) == ("Failed CrashLoopBackOff", 2)
-    assert world.ask().next_change == AGAIN_SECONDS
+    assert world.ask() == AGAIN_SECONDS
 
 
 def test_another_verdict_on_the_workload_asks_again_but_not_sooner(world: World) -> None:
@@ -159,12 +164,12 @@ def test_about_what_was_given_up_it_asks_once(world: World) -> None:
     world.now += 10 * SELDOM_SECONDS
     assert world.answer(late) == "Failed CrashLoopBackOff"
     assert world.asked == 1
-    assert world.ask(late).next_change is None
+    assert world.ask(late) is None
 
 
 def test_of_many_workloads_a_few_are_asked_about_at_a_time_and_the_others_in_their_turn(world: World) -> None:
     many = [workload(f"web-{number}") for number in range(2 * MOST)]
-    assert world.ask(*many).next_change == AGAIN_SECONDS
+    assert world.ask(*many) == AGAIN_SECONDS
     assert world.asked == MOST
     world.ask(*many)
     assert world.asked == MOST
@@ -185,12 +190,12 @@ def test_what_is_well_again_makes_no_room_for_more_questions(world: World) -> No
 def test_what_is_well_again_is_forgotten(world: World) -> None:
     world.pod("CrashLoopBackOff")
     world.ask()
-    assert world.explainer.explain("shop", world.inquiries, []) == NOTHING
+    assert world.explainer.explain("shop", world.inquiries, []) is None
     assert not world.inquiries.known
     world.now += AGAIN_SECONDS
     world.explainer.explain("shop", world.inquiries, [])
     assert not world.inquiries.asked
-    assert not world.ask().known
+    assert (world.asked, world.answer(), world.asked) == (1, "Failed CrashLoopBackOff", 2)
 
 
 def test_without_permission_to_list_pods_nothing_is_known_and_no_pass_is_woken(world: World) -> None:
@@ -212,7 +217,7 @@ def test_a_pod_whose_status_does_not_say_why_is_explained_by_its_events(world: W
     world.api.put(POD_PATH, "web-1", uid="one", status=STARTING)
     world.event("FailedMount", VOLUME)
     world.ask()
-    assert world.ask().known[workload().key].verdict == Verdict(State.PROGRESSING, "FailedMount", VOLUME)
+    assert world.verdict() == Verdict(State.PROGRESSING, "FailedMount", VOLUME)
     assert [(each.path, each.query) for each in world.api.received] == [
         (POD_PATH, {"labelSelector": "app=web", "limit": str(PODS)}),
         (EVENT_PATH, selected("one")),
@@ -236,7 +241,7 @@ def test_without_its_events_a_pod_says_what_it_can(world: World, status: int, hi
     world.api.put(POD_PATH, "web-1", status=STARTING)
     world.api.faults = [Fault(200, {}, pod_list(STARTING)), Fault(status)]
     world.ask()
-    verdict = world.ask().known[workload().key].verdict
+    verdict = world.verdict()
     assert verdict
     assert (verdict.reason, verdict.message, verdict.hint) == ("PodPending", "containers are not running yet", hint)
 
@@ -252,7 +257,7 @@ def test_a_workload_without_pods_is_explained_by_its_own_events(world: World, gr
     refused = replace(workload(), key=ObjectKey(group, kind, "shop", "web"), uid="set")
     world.event("FailedCreate", "Error creating: no quota")
     world.ask(refused)
-    assert world.ask(refused).known[refused.key].verdict == Verdict(State.PROGRESSING, "FailedCreate", "no quota")
+    assert world.verdict(refused) == Verdict(State.PROGRESSING, "FailedCreate", "no quota")
     assert world.api.received[-1].query == selected("set")
 
 
@@ -289,7 +294,8 @@ def test_what_may_be_explained(_name: str, fields: dict[str, Any], expect: bool)
 
 def test_after_the_end_nothing_is_asked_and_a_pass_goes_on(world: World) -> None:
     world.explainer.stop()
-    assert world.explainer.explain("shop", world.inquiries, [Question(record=workload())]).known == {}
+    world.explainer.explain("shop", world.inquiries, [Question(record=workload())])
+    assert world.inquiries.answer_on(workload().key) is None
     assert not world.api.received
 
 

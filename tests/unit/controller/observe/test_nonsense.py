@@ -12,7 +12,7 @@ from rukpak.controller.observe.deployments import dependency_of, find_hindrance,
 from rukpak.controller.observe.health.explain import explain, explain_namespace, explained, pods_of
 from rukpak.controller.observe.health.rules import assess, matching
 from rukpak.controller.observe.health.verdict import HEALTHY, Context, Verdict
-from rukpak.controller.observe.records import entry_of, fields_of, is_scaled, key_of, project
+from rukpak.controller.observe.records import entries_of, entry_of, fields_of, is_scaled, key_of, project
 from tests.support.nonsense import DEPLOYMENT, IDENTITY, LIVE, nonsense_in, objects_like
 
 Item = dict[str, Any]
@@ -33,7 +33,7 @@ def test_any_object_has_a_record(item: Item) -> None:
     record = project(item, item["apiVersion"].rpartition("/")[0], item["kind"], verdict, pods_of(item, verdict))
     assert record.key == key_of(item)
     assert hash(record) == hash(record)
-    is_scaled(item)
+    is_scaled(entries_of(item))
     fields_of(entry_of(item, "rukpak/web"))
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +13,7 @@ from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.apply.ledger import Left
 from rukpak.controller.formats.objects import ObjectKey
-from rukpak.controller.observe.explanations import Explanations, Question
+from rukpak.controller.observe.explanations import Inquiries, Question, _Inquiry
 from rukpak.controller.observe.health.stability import Answer
 from rukpak.controller.observe.health.verdict import HEALTHY, State, Verdict
 from rukpak.controller.observe.kinds import OwnedObjects
@@ -70,13 +71,14 @@ class Tracker:
             refusals=refusals,
             recreates=recreates,
             awaited=awaited,
-            explain=lambda _inquiries, questions: self.explain(questions),
+            explain=self.explain,
         )
 
-    def explain(self, questions: Sequence[Question]) -> Explanations:
+    def explain(self, inquiries: Inquiries, questions: Sequence[Question]) -> float | None:
         self.asked = [question.record.key for question in questions]
-        known = {key: Answer(asked=self.now, verdict=verdict) for key, verdict in self.known.items()}
-        return Explanations(known=known, next_change=30.0 if questions else None)
+        answers = {key: Answer(asked=self.now, verdict=verdict) for key, verdict in self.known.items()}
+        inquiries.known = {key: _Inquiry(answer=answer) for key, answer in answers.items()}
+        return 30.0 if questions else None
 
 
 @pytest.fixture
@@ -393,7 +395,7 @@ def test_nothing_is_remembered_of_objects_that_a_revision_does_not_have(*, is_to
             record = Record(key=key, owner="shop", applied_digest="d", verdict=verdict)
             changed = {key, gone} if is_told else None
             tracker.summarize({key: Left("d", "")}, {key: record}, f"r{number}", DEADLINE, changed=changed)
-    assert (tracker._healthy, tracker._left_healthy, tracker._applied) == ({key}, {}, {})
+        assert (tracker._healthy_until, tracker._applied, tracker._rollouts) == ({key: math.inf}, {}, {})
 
 
 def test_only_what_has_changed_or_was_not_healthy_is_judged(tracker: Tracker) -> None:

@@ -13,7 +13,7 @@ import pytest
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.apply.ledger import Left
 from rukpak.controller.formats.objects import ObjectKey
-from rukpak.controller.observe.explanations import Explanations, Inquiries, Question, _Inquiry
+from rukpak.controller.observe.explanations import Inquiries, Question, _Inquiry
 from rukpak.controller.observe.health.explain import ends_of, explain, pods_of
 from rukpak.controller.observe.health.rules import assess
 from rukpak.controller.observe.health.stability import Answer, reported_of, rollout_of
@@ -117,7 +117,7 @@ class World:
         self.seen = _compare(self.seen, made) or made
         return self.seen
 
-    def explain(self, inquiries: Inquiries, questions: Sequence[Question]) -> Explanations:
+    def explain(self, inquiries: Inquiries, questions: Sequence[Question]) -> None:
         now = self.tracker.now()
         inquiries.known = {
             q.record.key: inquiries.known[q.record.key] for q in questions if q.record.key in inquiries.known
@@ -131,7 +131,6 @@ class World:
                 inquiries.known[key] = _Inquiry(
                     about=question.record.verdict, asked=now, waiting=False, pause=30.0, answer=answer
                 )
-        return Explanations(known={k: v.answer for k, v in inquiries.known.items() if v.answer}, next_change=None)
 
     def look(self) -> str:
         """Return what is shown, after the pass that an answer wakes."""
@@ -233,7 +232,7 @@ def test_the_ends_in_a_workload_that_never_becomes_available_are_counted_to_the_
 def test_an_end_counts_although_the_container_runs_again_before_its_pods_are_listed() -> None:
     world = World(pods=[pod_of(Ended(0))])
     world.run(6)
-    answering, world.explain = world.explain, lambda *_: Explanations(known={}, next_change=None)  # type: ignore[method-assign]
+    answering, world.explain = world.explain, lambda *_: None  # type: ignore[method-assign]
     world.run(7, available=False, pods=[pod_of(Ended(1))])
     assert world.run(7) == "Stabilizing"
     world.explain = answering  # type: ignore[method-assign]
@@ -381,7 +380,7 @@ def test_a_restart_long_after_the_rollout_asks_nothing_whatever_status_says() ->
 
 def test_pods_that_may_not_be_listed_tell_nothing() -> None:
     world = World()
-    world.explain = lambda inquiries, questions: Explanations(known={}, next_change=None)  # type: ignore[method-assign]
+    world.explain = lambda inquiries, questions: None  # type: ignore[method-assign]
     assert world.run(60) == "Stabilizing"
     key = KEY
     refused = _Inquiry(about=HEALTHY, asked=1000 + world.seconds, waiting=False, answer=Answer(asked=1000 + 60))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from rukpak.controller.kube.cache import make_trace
-from rukpak.controller.kube.watch import Reflector
+from rukpak.controller.kube.watch import ListWatch, Reflector
 from tests.support.fake_api import Fault
 from tests.support.watching import CONFIG_MAP, MAPS, SERVICES, WEBS, WIDGET, WIDGETS, WORKLOAD, World, define
 
@@ -75,7 +75,7 @@ def test_a_watch_that_is_included_is_started_checked_and_listed_again_with_the_o
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.api.objects[STORE] = {}
-    included = Reflector(world.api.client(), STORE, metadata=True, project=make_trace)
+    included = Reflector(ListWatch(world.api.client(), STORE, metadata=True), project=make_trace)
     world.watches.include(included)
     world.start()
     world.wait(lambda: included.synced and STORE not in " ".join(world.watches.unsynced()), "it is listed")

@@ -15,7 +15,6 @@ import pytest
 from rukpak.api import names
 from rukpak.controller.apply.execute import Applier
 from rukpak.controller.kube.errors import ApiError
-from rukpak.controller.kube.resources import Shard
 from rukpak.controller.reconcile.context import NEVER
 from tests.support.fake_cluster import FakeWatches, Json
 from tests.support.reconciling import NAME, PATH, World
@@ -50,7 +49,7 @@ class Both(World):
     def serve(self, shard: str) -> None:
         """Start the controller of another shard, with watches of its own."""
         self.watches = FakeWatches(self.cluster)
-        self.watches.deployments.shard = Shard(shard)
+        self.watches.deployments.shard = shard
         self.start()
         self.cluster.taken()
 

@@ -10,7 +10,7 @@ from rukpak.api import names
 from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.events import EventRecorder
-from rukpak.controller.kube.resources import DEPLOYMENTS, Shard
+from rukpak.controller.kube.resources import DEPLOYMENTS
 from rukpak.controller.status.writer import StatusWriter
 from tests.support.deployments import manifest
 from tests.support.fake_cluster import FakeCluster, FakeWatches
@@ -85,7 +85,7 @@ def _prepare(case: Fence, *, silent: bool = False) -> tuple[FakeCluster, FakeWat
     """Return a BundleDeployment as a pass knows it, of which there is another version now."""
     cluster = FakeCluster()
     watches = FakeWatches(cluster)
-    watches.deployments.shard = Shard(case.shard)
+    watches.deployments.shard = case.shard
     labels = {names.SHARD: case.shard} if case.shard else {}
     known = cluster.put(manifest(metadata={"generation": 1, "labels": labels}, status={"observedGeneration": -1}))
     deployment = watches.deployments.find("shop")
@@ -106,6 +106,6 @@ def test_a_status_that_is_there_already_is_not_written_but_by_the_one_that_serve
     writer = StatusWriter(cluster.client, watches.watches.deployments, cast("EventRecorder", Told()))
     with pytest.raises(ApiError):
         writer.write_status(found, found.status)
-    watches.deployments.shard = Shard("a")
+    watches.deployments.shard = "a"
     writer.write_status(found, found.status)
     assert cluster.taken() == []

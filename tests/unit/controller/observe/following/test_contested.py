@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import pytest
 
 from rukpak.controller.formats.objects import ObjectKey
-from rukpak.controller.kube.cache import Trace
 from rukpak.controller.kube.errors import ApiError
 from rukpak.controller.kube.resources import GroupVersionKind, Resource
 from rukpak.controller.observe.following import (
@@ -72,7 +71,7 @@ def test_an_object_that_was_judged_again_is_compared_with_that(followed: _Follow
     assert not woken
 
 
-def list_objects(followed: _Followed, objects: dict[tuple[str, str], Trace | Record], version: str) -> None:
+def list_objects(followed: _Followed, objects: dict[tuple[str, str], Record], version: str) -> None:
     """Let the watch have listed these objects."""
     assert followed.reflector
     followed.reflector.cache.begin_listing()
@@ -116,10 +115,10 @@ def running(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     selectors: list[str] = []
 
     def start(reflector: Any) -> None:
-        selectors.append(reflector._collection.field_selector)
+        selectors.append(reflector._objects.field_selector)
 
     def stop(reflector: Any) -> None:
-        selectors.remove(reflector._collection.field_selector)
+        selectors.remove(reflector._objects.field_selector)
 
     monkeypatch.setattr("rukpak.controller.kube.watch.Reflector.start", start)
     monkeypatch.setattr("rukpak.controller.kube.watch.Reflector.stop", stop)

@@ -130,12 +130,13 @@ def wait_for(
     now: float = 101,
     lasts: bool = False,
 ) -> float | None:
-    published = Published(health=before, revision="a", at=99)
-    return publish_after(after, published, revision=revision, fallen_since=since, now=now, lasts=lasts)
+    shown = Published(health=before, revision="a", at=99)
+    current = Published(health=after, revision=revision, at=now)
+    return publish_after(current, shown, fallen_since=since, lasts=lasts)
 
 
 def test_the_first_is_published_at_once() -> None:
-    assert publish_after(health(PROGRESSING), None, revision="a", fallen_since=None, now=0) == 0
+    assert publish_after(Published(health=health(PROGRESSING), revision="a", at=0), None, fallen_since=None) == 0
 
 
 def test_what_is_published_is_not_published_again() -> None:

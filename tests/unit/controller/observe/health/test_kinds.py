@@ -11,7 +11,7 @@ import pytest
 from rukpak.api.v1alpha2.policies import HealthCheck
 from rukpak.controller.formats.manifests import read_documents
 from rukpak.controller.observe.health.rules import assess, matching
-from rukpak.controller.observe.health.verdict import Context, State, StorageClassInfo, with_deadline
+from rukpak.controller.observe.health.verdict import Context, State, with_deadline
 from tests.unit.controller.observe.health.objects import Manifest, claim, conditioned, conditions, job, manifest
 
 HEALTHY, PROGRESSING, FAILED = State.HEALTHY, State.PROGRESSING, State.FAILED
@@ -23,8 +23,8 @@ GATEWAY = "gateway.networking.k8s.io/v1 Gateway"
 SELECTED = {"annotations": {"volume.kubernetes.io/selected-node": "node"}}
 
 
-def late(mode: str | None = "WaitForFirstConsumer") -> Context:
-    return Context(storage_class=lambda _name: StorageClassInfo(volume_binding_mode=mode))
+def late(mode: str = "WaitForFirstConsumer") -> Context:
+    return Context(binding_mode=lambda _name: mode)
 
 
 def parent(name: str, *given: str, observed: int = 1) -> dict[str, Any]:
@@ -68,7 +68,7 @@ CASES = [
     Case(name="a claim that is bound", given=claim("Bound"), expect=HEALTHY, reason="Healthy"),
     Case(name="a claim whose class may not be read may just wait", given=claim("Pending"), expect=PROGRESSING,
          reason="StorageClassUnreadable", deadline=False),
-    Case(name="a claim whose class does not exist waits for it", given=claim("Pending"), context=late(None),
+    Case(name="a claim whose class does not exist waits for it", given=claim("Pending"), context=late(""),
          expect=PROGRESSING, reason="StorageClassNotFound"),
     Case(name="a claim whose pod has a node waits for its volume", given=claim("Pending", **SELECTED), context=late(),
          expect=PROGRESSING, reason="NotBound"),
@@ -180,7 +180,7 @@ def test_the_message_of_an_autoscaler_is_shown_without_measurements(said: str, t
 
 def test_the_class_is_asked_for_by_name_or_as_the_default_one() -> None:
     asked: list[str | None] = []
-    context = Context(storage_class=asked.append)
+    context = Context(binding_mode=asked.append)
 
     for spec in ({"storageClassName": "disk"}, {}):
         assess(claim("Pending", spec=spec), context)
@@ -199,7 +199,7 @@ ACCEPTABLE = [
     pytest.param(manifest(GATEWAY), Context(), id="no Gateway controller"),
     pytest.param(route(), Context(), id="no Gateway"),
     pytest.param(claim("Pending"), Context(), id="StorageClasses that cannot be read"),
-    pytest.param(claim("Pending"), late(None), id="no StorageClass"),
+    pytest.param(claim("Pending"), late(""), id="no StorageClass"),
     pytest.param(manifest("example.com/v1 Cache"), Context(reports_status=True), id="a silent controller"),
 ]
 

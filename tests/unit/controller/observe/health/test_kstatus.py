@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from rukpak.controller.observe.health import rules
 from rukpak.controller.observe.health.rules import assess
-from rukpak.controller.observe.health.verdict import Context, State, StorageClassInfo
+from rukpak.controller.observe.health.verdict import Context, State
 from tests.support import kstatus
 from tests.unit.controller.observe.health.arbitrary import OBJECTS
 from tests.unit.controller.observe.health.corpus import CORPUS, Sample
@@ -23,9 +23,7 @@ STATES = {
     kstatus.TERMINATING: State.TERMINATING,
 }
 CLASSES = {"disk": "Immediate", "late": "WaitForFirstConsumer"}
-CONTEXT = Context(
-    storage_class=lambda name: StorageClassInfo(volume_binding_mode=CLASSES.get(name or "")), reports_status=True
-)
+CONTEXT = Context(binding_mode=lambda name: CLASSES.get(name or "", ""), reports_status=True)
 
 
 def group_of(subject: Manifest) -> str:

@@ -15,11 +15,10 @@ from rukpak.controller.observe.health.explain import (
     explain,
     explain_by_events,
     explain_ends,
-    explain_refusal,
     explained,
     find_silent,
 )
-from rukpak.controller.observe.health.kubelet import QUOTE_LENGTH, quote
+from rukpak.controller.observe.health.kubelet import QUOTE_LENGTH, quote, read_refusal
 from rukpak.controller.observe.health.rules import assess
 from rukpak.controller.observe.health.verdict import MESSAGE_LENGTH, Context, State, Verdict, progressing
 from tests.unit.controller.observe.health.objects import Manifest, conditions
@@ -1091,7 +1090,7 @@ REFUSALS: list[tuple[str, list[Manifest], str]] = [
 
 @pytest.mark.parametrize(("_name", "events", "expect"), REFUSALS, ids=[name for name, _, _ in REFUSALS])
 def test_a_workload_whose_pods_are_refused_says_why(_name: str, events: list[Manifest], expect: str) -> None:
-    assert explain_refusal(events) == (progressing("FailedCreate", expect) if expect else None)
+    assert read_refusal(events) == (progressing("FailedCreate", expect) if expect else None)
 
 
 def test_what_a_workload_lacks_stands_behind_the_longest_text() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rukpak.controller.observe.health.explain import explain, explain_namespace
 from rukpak.controller.observe.health.rules import _RULES, assess, matching
-from rukpak.controller.observe.health.verdict import Context, StorageClassInfo, Verdict
+from rukpak.controller.observe.health.verdict import Context, Verdict
 from tests.unit.controller.observe.health.objects import Manifest
 
 REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
@@ -65,9 +65,7 @@ JSON = st.recursive(
 )
 CONDITION = st.dictionaries(st.sampled_from(["type", "status", "reason", "message", "observedGeneration"]), SCALARS)
 STATUS = JSON | st.dictionaries(KEYS, JSON) | st.fixed_dictionaries({"conditions": st.lists(CONDITION | JSON)})
-CONTEXT = Context(
-    storage_class=lambda _name: StorageClassInfo(volume_binding_mode="WaitForFirstConsumer"), reports_status=True
-)
+CONTEXT = Context(binding_mode=lambda _name: "WaitForFirstConsumer", reports_status=True)
 CHECKS = (
     {"group": "example.com", "kind": "Cache", "failed": [{"field": {"path": "status.phase", "in": ["Failed"]}}]},
     {

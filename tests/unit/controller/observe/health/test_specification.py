@@ -7,18 +7,20 @@ from operator import attrgetter
 
 import pytest
 
-from rukpak.controller.observe.health.rules import as_observed, assess, assess_absent
+from rukpak.controller.formats.objects import ObjectKey
+from rukpak.controller.observe.health.rules import assess, assess_absent
 from rukpak.controller.observe.health.verdict import (
     Context,
     Published,
     State,
-    StorageClassInfo,
     Verdict,
     aggregate,
     deadline_start,
     publish_after,
     with_deadline,
 )
+from rukpak.controller.observe.progress import judge_object
+from rukpak.controller.observe.records import Record
 from tests.unit.controller.observe.health.objects import (
     ROLLED_OUT,
     Manifest,
@@ -42,7 +44,7 @@ UNAVAILABLE = ("Progressing=True/NewReplicaSetAvailable", "Available=False/Minim
 
 
 def bound_by(mode: str) -> Context:
-    return Context(storage_class=lambda _name: StorageClassInfo(volume_binding_mode=mode))
+    return Context(binding_mode=lambda _name: mode)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,7 +177,8 @@ def test_conditions_that_are_none_count_as_absent(malformed: object) -> None:
 def test_an_object_that_is_seen_as_it_was_before_our_apply_is_not_observed() -> None:
     ready = assess(custom("Ready=True"), Context())
 
-    verdict = as_observed(ready, seen_digest="v1:sha256:old", applied_digest="v1:sha256:new")
+    seen = Record(key=ObjectKey("example.com", "Cache", "foo", "x"), applied_digest="v1:sha256:old", verdict=ready)
+    verdict = judge_object(seen, "v1:sha256:new")
 
     assert (verdict.state, verdict.reason) == (State.PROGRESSING, "NotObserved")
 
@@ -218,7 +221,8 @@ def test_what_was_healthy_for_an_hour_is_published_after_15_seconds_and_failed_a
     def seen_at(now: float) -> tuple[str, float | None]:
         verdict = with_deadline(unavailable, since=since, now=now, deadline=600)
         health = aggregate([("Deployment foo/web", verdict)])
-        return str(health.reason), publish_after(health, published, revision="sha256:a", fallen_since=fell, now=now)
+        current = Published(health=health, revision="sha256:a", at=now)
+        return str(health.reason), publish_after(current, published, fallen_since=fell)
 
     assert seen_at(fell) == ("Progressing", 15.0)
     assert seen_at(fell + 15) == ("Progressing", 0.0)

@@ -1,12 +1,19 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rukpak.controller.observe.health.rules import as_observed, assess_absent
-from rukpak.controller.observe.health.verdict import HEALTHY, State, Verdict, stable
+from rukpak.controller.formats.objects import ObjectKey
+from rukpak.controller.observe.health.rules import assess_absent
+from rukpak.controller.observe.health.verdict import HEALTHY, State, Verdict, failed, stable
+from rukpak.controller.observe.progress import judge_object
+from rukpak.controller.observe.records import Record
 from tests.unit.controller.observe.health.objects import job, manifest
+
+SEEN, BROKEN = Record(key=ObjectKey("", "ConfigMap", "foo", "a")), failed("Broken")
 
 
 @pytest.mark.parametrize(
@@ -36,13 +43,14 @@ def test_a_stable_message_stays_as_it_is(said: str) -> None:
 
 
 def test_what_is_being_deleted_is_terminating_however_it_was_applied() -> None:
-    terminating = Verdict(State.TERMINATING, "Terminating")
+    found = replace(SEEN, deleting=True, applied_digest="old")
 
-    assert as_observed(terminating, seen_digest="old", applied_digest="new") is terminating
+    assert judge_object(found, "new") == Verdict(State.TERMINATING, "Terminating")
 
 
 def test_what_is_seen_as_it_was_applied_is_judged() -> None:
-    assert as_observed(HEALTHY, seen_digest="new", applied_digest="new") is HEALTHY
+    assert judge_object(replace(SEEN, applied_digest="new", verdict=BROKEN), "new") is BROKEN
+    assert judge_object(replace(SEEN, applied_digest="new"), "new") is HEALTHY
 
 
 @pytest.mark.parametrize(
