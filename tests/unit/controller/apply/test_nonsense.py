@@ -232,7 +232,7 @@ def test_any_managed_fields_are_corrected(pair: tuple[Item, Item]) -> None:
 
 def corrected(live: Item, body: Item) -> list[Any]:
     made: list[Any] = [
-        managed_fields.inherited_entries(live["metadata"], observed(live), "new", "v1"),
+        managed_fields.inherited_entries(live, observed(live), "new", "v1"),
         managed_fields.moved_items(live, body, MANAGER),
         managed_fields.claimed_items(live, body, MANAGER),
         managed_fields.claimed_fields(live, body, MANAGER, REFUSED),
