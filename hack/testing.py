@@ -119,6 +119,8 @@ def parse(arguments: Sequence[str], called_from: Path) -> Choice:
         part = remaining.pop(0)
         if part not in PARTS or " " in part:
             raise SystemExit(f'hack/test: there is no part "{part}"; parts are lint, unit, integration, e2e and node')
+        if remaining and remaining[0] in PARTS:
+            raise SystemExit(f'hack/test: "{part}" or "{remaining[0]}": one part, or none for all of them')
         parts = (part,)
     flags = {flag: flag in remaining for flag in ("--all", "--retry")}
     minutes = [word for word in remaining if word.startswith(WITHIN)]

@@ -168,6 +168,7 @@ def test_minutes_may_follow_their_option(given: tuple[str, ...]) -> None:
     ("arguments", "message"),
     [
         (["units"], 'there is no part "units"; parts are lint, unit, integration, e2e and node'),
+        (["integration", "e2e"], '"integration" or "e2e": one part, or none for all of them'),
         (["--all", "tests/e2e"], 'say of which part "tests/e2e" is: hack/test PART PATH'),
         (["tests/e2e"], 'say of which part "tests/e2e" is: hack/test PART PATH'),
         (["unit", "tests/e2e"], '"tests/e2e" is of another part than unit'),
