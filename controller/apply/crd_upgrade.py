@@ -19,7 +19,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from fractions import Fraction
 from functools import lru_cache
 from http import HTTPStatus
 from itertools import islice
@@ -44,6 +43,7 @@ from rukpak.controller.apply.crd_changes import (
     compact,
     compare,
     compare_schemas,
+    is_multiple,
     is_off,
     level_of,
     listed,
@@ -266,12 +266,12 @@ _STEPS, _CHARACTERS = 4, 50
 Checks = Callable[[Any, Schema, _Location], Iterator[Violation]]
 
 
-def validate(manifest: Mapping[str, Any], schema: Schema, steps: Steps | None = None) -> Iterator[Violation]:
+def validate(manifest: Mapping[str, Any], schema: Schema) -> Iterator[Violation]:
     """Yield the violations of a custom resource.
 
     Raises: TooManyStepsError, also while iterating.
     """
-    return _validate(_only_name(manifest), _without_metadata(schema), _Location("", ROOT, steps or Steps(MOST_STEPS)))
+    return _validate(_only_name(manifest), _without_metadata(schema), _Location("", ROOT, Steps(MOST_STEPS)))
 
 
 def _only_name(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -352,9 +352,10 @@ def _numeric(value: float, schema: Schema, place: _Location) -> Iterator[Violati
         yield place.found(
             f"is below the minimum {compact(least)}" if value < least else f"is not above {compact(least)}"
         )
-    if not has_range(value, text(schema, "type"), text(schema, "format")):
+    lowest, highest = _RANGES.get((text(schema, "type"), text(schema, "format")), (value, value))
+    if not lowest <= value <= highest:
         yield place.found(f"does not have the format {schema['format']}")
-    if step and Fraction(str(value)) % Fraction(str(step)):
+    if step and not is_multiple(value, step):
         yield place.found(f"must be a multiple of {compact(step)}")
 
 
@@ -432,12 +433,6 @@ def has_format(text: str, name: str) -> bool:
     return True
 
 
-def has_range(value: float, type_: str, name: str) -> bool:
-    """Whether a number is in the range of its format; true if the API server does not check that."""
-    least, most = _RANGES.get((type_, name), (value, value))
-    return least <= value <= most
-
-
 def matches(text: str, pattern: str) -> bool:
     """Whether a pattern matches anywhere in a text; true for a malformed one, which the API server refuses."""
     compiled = _compiled(pattern)
@@ -502,21 +497,17 @@ def _survey(
     client: Client, old: CustomResourceDefinition, trials: Mapping[str, Sequence[Trial]], survey: Survey
 ) -> tuple[list[CheckFinding], ApiError | None]:
     for version, tried in trials.items():
+        pages = client.pages(old.resource(version).path(), limit=PAGE_ITEMS)
         try:
-            _add_objects(client, old.resource(version).path(), tried, survey)
+            for item in (item for page in pages for item in page.items):
+                if survey.has_enough:
+                    break
+                survey.add(item, tried)
         except ApiError as error:
             text = f"existing custom objects of version {version} could not be listed: {error}"
             unlisted = CheckFinding(check="existingResources", text=text, version=version)
             return [*survey.findings(), unlisted], error
     return survey.findings(), None
-
-
-def _add_objects(client: Client, path: str, trials: Sequence[Trial], survey: Survey) -> None:
-    for page in client.pages(path, limit=PAGE_ITEMS):
-        for item in page.items:
-            if survey.has_enough:
-                return
-            survey.add(item, trials)
 
 
 def _unevaluated(findings: Sequence[CheckFinding], versions: Mapping[str, object]) -> list[CheckFinding]:
@@ -598,14 +589,12 @@ class Admission:
     """Where the resource and those embedded in it are; their `TYPE_META` is not admitted."""
 
 
-def admit(
-    manifest: Mapping[str, Any], schema: Schema, steps: Steps | None = None, admission: Admission | None = None
-) -> dict[str, Any]:
+def admit(manifest: Mapping[str, Any], schema: Schema, admission: Admission | None = None) -> dict[str, Any]:
     """Return a custom resource, pruned and defaulted, and record in `admission` what was dropped.
 
     Raises: TooManyStepsError.
     """
-    return _admit_fields(manifest, schema, steps or Steps(MOST_STEPS), admission, is_resource=True)
+    return _admit_fields(manifest, schema, Steps(MOST_STEPS), admission, is_resource=True)
 
 
 def _admit(value: Any, schema: Schema, steps: Steps, admission: Admission | None, at: str = "") -> Any:
