@@ -137,20 +137,12 @@ def split_at(tree: Tree, path: Sequence[str]) -> tuple[Tree, Tree]:
 def walk(tree: Tree, value: Any) -> Iterator[tuple[str, Tree, bool, Any]]:
     """Yield the steps of a tree, what is below each, and whether a value has it, and what the value has there."""
     if isinstance(value, dict):
-        for name, child in tree.items():
-            if name.startswith("f:"):
-                yield name, child, name[2:] in value, value.get(name[2:])
-            elif name != ".":
-                yield name, child, False, None
-        return
-    if isinstance(value, list):
-        places = {name: place for name, _, place in find_items(tree, value)}
-        for name, child in tree.items():
-            if name != ".":
-                place = places.get(name)
-                yield name, child, place is not None, None if place is None else value[place]
-        return
-    yield from ((name, child, False, None) for name, child in tree.items() if name != ".")
+        below = {name: value[name[2:]] for name in tree if name.startswith("f:") and name[2:] in value}
+    elif isinstance(value, list):
+        below = {name: value[place] for name, _, place in find_items(tree, value)}
+    else:
+        below = {}
+    yield from ((name, child, name in below, below.get(name)) for name, child in tree.items() if name != ".")
 
 
 def find_items(tree: Tree, items: Sequence[Any]) -> Iterator[tuple[str, Tree, int]]:
