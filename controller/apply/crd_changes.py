@@ -67,10 +67,9 @@ class CustomResourceDefinition:
     """The part of a CustomResourceDefinition that matters in an upgrade."""
 
     name: str
-    group: str
-    kind: str
-    plural: str
     scope: str
+    resource: Resource
+    """Of its objects, without a version."""
     versions: Mapping[str, Version] = field(default_factory=dict)
     """By name."""
     stored: tuple[str, ...] = ()
@@ -87,10 +86,6 @@ class CustomResourceDefinition:
         """The served versions, by version priority, the lowest first."""
         return tuple(sorted((v for v in self.versions.values() if v.served), key=lambda v: priority(v.name)))
 
-    def resource(self, version: str) -> Resource:
-        """Return the resource of its objects at a version."""
-        return Resource(self.group, version, self.kind, self.plural, namespaced=self.scope == "Namespaced")
-
 
 def read_definition(manifest: Mapping[str, Any]) -> CustomResourceDefinition:
     """Read a CustomResourceDefinition of `apiextensions.k8s.io/v1`."""
@@ -103,13 +98,11 @@ def read_definition(manifest: Mapping[str, Any]) -> CustomResourceDefinition:
         )
         for version in map(mapping, sequence(spec, "versions"))
     ]
-    called = mapping(spec, "names")
+    called, scope = mapping(spec, "names"), text(spec, "scope")
     return CustomResourceDefinition(
         name=text(metadata, "name"),
-        group=text(spec, "group"),
-        kind=text(called, "kind"),
-        plural=text(called, "plural"),
-        scope=text(spec, "scope"),
+        scope=scope,
+        resource=Resource(text(spec, "group"), "", text(called, "kind"), text(called, "plural"), scope == "Namespaced"),
         versions={version.name: version for version in versions},
         stored=tuple(str(name) for name in sequence(status, "storedVersions")),
         converts=mapping(spec, "conversion").get("strategy") == "Webhook",

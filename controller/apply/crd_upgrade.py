@@ -497,7 +497,7 @@ def _survey(
     client: Client, old: CustomResourceDefinition, trials: Mapping[str, Sequence[Trial]], survey: Survey
 ) -> tuple[list[CheckFinding], ApiError | None]:
     for version, tried in trials.items():
-        pages = client.pages(old.resource(version).path(), limit=PAGE_ITEMS)
+        pages = client.pages(replace(old.resource, version=version).path(), limit=PAGE_ITEMS)
         try:
             for item in (item for page in pages for item in page.items):
                 if survey.has_enough:
@@ -526,20 +526,17 @@ def _judge(
 
     Raises: BundleError (UnsafeCRDUpgrade); ApiError if the only error is a transient failure.
     """
+    title = _title(crd)
     levels = [(level_of(finding, crd, safety), finding) for finding in findings]
     errors = [finding for level, finding in levels if level == "Error"]
     if failure and failure.transient and len(errors) == 1 and errors[0] is findings[-1]:
         raise failure
     if errors:
-        raise BundleError(Reason.UNSAFE_CRD_UPGRADE, _refusal(crd, errors))
+        remedy = _remedy(crd, errors)
+        room = max(REFUSAL_CHARACTERS - len(title) - len(remedy), LEAST_CHARACTERS)
+        raise BundleError(Reason.UNSAFE_CRD_UPGRADE, f"{title}{'; '.join(tell(errors, room))}; {remedy}")
     warned = tell([finding for level, finding in levels if level == "Warn"], WARNING_CHARACTERS)
-    return tuple(f"{_title(crd)}{line}" for line in warned)
-
-
-def _refusal(crd: str, errors: Sequence[CheckFinding]) -> str:
-    title, remedy = _title(crd), _remedy(crd, errors)
-    room = max(REFUSAL_CHARACTERS - len(title) - len(remedy), LEAST_CHARACTERS)
-    return f"{title}{'; '.join(tell(errors, room))}; {remedy}"
+    return tuple(f"{title}{line}" for line in warned)
 
 
 def _title(crd: str) -> str:

@@ -95,7 +95,7 @@ def _verbs(item: Manifest, revision: Revision) -> tuple[str, ...]:
     is_claim = key[:2] == ("", "PersistentVolumeClaim")
     if is_kept(item) or (is_claim and annotations.get(names.PRUNE) != "true"):
         return ("create", "get", "patch")
-    return ("create", "delete", "get", "patch")
+    return _VERBS
 
 
 def _to_grant(manifests: Iterable[Manifest]) -> Iterator[RbacRight]:
@@ -342,12 +342,8 @@ def parse_escalation(message: str, namespace: str) -> tuple[str, tuple[RbacRight
     user = _USER.search(before.rpartition("\n")[2]) if is_escalation else None
     if user is None:
         return "", ()
-    return user[1], tuple(_parse_rule(rule, namespace) for rule in _RULE.findall(after) if _ends_with_verbs(rule))
-
-
-def _ends_with_verbs(rule: str) -> bool:
-    _, found, verbs = rule.rpartition("Verbs:[")
-    return bool(found) and verbs.find("]}") == len(verbs) - len("]}")
+    rules = (rule for rule in _RULE.findall(after) if "Verbs:[" in rule and rule.endswith("]}"))
+    return user[1], tuple(_parse_rule(rule, namespace) for rule in rules)
 
 
 def describe_rights(rights: Iterable[RbacRight]) -> str:

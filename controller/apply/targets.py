@@ -396,11 +396,9 @@ def _install_namespace(revision: Revision, targets: Collection[Target]) -> Targe
 
 
 def _defined_resources(objects: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Resource]:
-    definitions = [read_definition(manifest) for manifest in objects if key_of(manifest)[:2] == CRD]
+    defined = [read_definition(manifest).resource for manifest in objects if key_of(manifest)[:2] == CRD]
     return {
-        (each.group, each.kind): each.resource("")
-        for each in definitions
-        if all(map(_IN_A_PATH, (each.group, each.kind, each.plural)))
+        (each.group, each.kind): each for each in defined if all(map(_IN_A_PATH, (each.group, each.kind, each.plural)))
     }
 
 
