@@ -179,10 +179,7 @@ def find_unowned(live: Mapping[str, Any], dropped: Tree) -> Tree:
 
 def owned_fields(entries: Iterable[Entry]) -> Tree:
     """Return the fields that any of these entries has."""
-    owned: Tree = {}
-    for entry in entries:
-        owned = united_trees(owned, fields_of(entry))
-    return owned
+    return united_trees(*map(fields_of, entries))
 
 
 def _clearable(tree: Tree) -> Tree:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from rukpak.controller.apply.drift import UnclaimedItems, identity_of
@@ -20,9 +20,12 @@ _MOST_REFUSED = 50
 """Fields named by a refusal that are looked for."""
 
 
-def united_trees(left: Tree, right: Tree) -> Tree:
-    """Return the fields of two trees."""
-    return {**left, **{name: united_trees(left.get(name, {}), child) for name, child in right.items()}}
+def united_trees(*trees: Tree) -> Tree:
+    """Return the fields that any of some trees has."""
+    children: dict[str, list[Tree]] = {}
+    for name, child in chain.from_iterable(tree.items() for tree in trees):
+        children.setdefault(name, []).append(child)
+    return {name: united_trees(*found) if len(found) > 1 else found[0] for name, found in children.items()}
 
 
 def inside(tree: Tree, value: Any) -> Tree:
@@ -166,10 +169,7 @@ def refused_part(tree: Tree, fields: Iterable[Sequence[str | int]]) -> Tree:
         tree: what was taken.
         fields: the steps to each field, with 0 for any item of a list.
     """
-    found: Tree = {}
-    for steps in islice(fields, _MOST_REFUSED):
-        found = united_trees(found, _below(tree, steps))
-    return found or tree
+    return united_trees(*(_below(tree, steps) for steps in islice(fields, _MOST_REFUSED))) or tree
 
 
 def _below(tree: Tree, steps: Sequence[str | int]) -> Tree:
