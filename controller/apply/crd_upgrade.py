@@ -15,7 +15,6 @@ No reason quotes a value of the object, which may be a secret; what the schema s
 from __future__ import annotations
 
 import ipaddress
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -121,31 +120,25 @@ class Trial:
     """Schema of the version at which they are listed, as it is now."""
 
 
-def plan_trials(
-    old: CustomResourceDefinition, new: CustomResourceDefinition, findings: Sequence[CheckFinding]
-) -> dict[str, list[Trial]]:
+def plan_trials(old: CustomResourceDefinition, new: CustomResourceDefinition) -> dict[str, list[Trial]]:
     """Return the trials by the version at which objects are listed; none if every object matches anyway.
 
     Args:
         old: as on the cluster.
         new: as it will be applied.
-        findings: of comparing the two.
     """
-    trials: dict[str, list[Trial]] = defaultdict(list)
-    narrowed = {finding.version for finding in findings if finding.level == "Error"}
+    trials: dict[str, list[Trial]] = {}
     added = [version for name, version in new.versions.items() if name not in old.versions and not new.converts]
     for version in old.served[-MOST_PAIRED:] if old.established else ():
         if version.name not in new.versions:
             continue
-        schema = new.versions[version.name].schema
-        if version.name in narrowed or narrows_unknown_fields(version.schema, schema):
-            trials[version.name].append(Trial(version=version.name, schema=schema, before=version.schema))
-        trials[version.name] += [
-            Trial(version=other.name, schema=other.schema, before=version.schema)
-            for other in added[:MOST_PAIRED]
-            if _may_refuse(version.schema, other.schema)
-        ]
-    return {listed: each for listed, each in trials.items() if each}
+        after = [new.versions[version.name], *added[:MOST_PAIRED]]
+        refusing = [other for other in after if _may_refuse(version.schema, other.schema)]
+        if refusing:
+            trials[version.name] = [
+                Trial(version=other.name, schema=other.schema, before=version.schema) for other in refusing
+            ]
+    return trials
 
 
 def _may_refuse(old: Schema, new: Schema) -> bool:
@@ -315,19 +308,16 @@ def _wrong_type(value: Any, schema: Schema) -> str:
     return "" if _TYPES.get(type_, lambda _: True)(value) else f"must be of type {type_}"
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _is_integer(value: Any) -> bool:
-    return _is_number(value) and (isinstance(value, int) or value.is_integer())
+    found = number(value)
+    return found is not None and found % 1 == 0
 
 
 _TYPES: Mapping[str, Callable[[Any], bool]] = {
     "string": lambda value: isinstance(value, str),
     "boolean": lambda value: isinstance(value, bool),
     "integer": _is_integer,
-    "number": _is_number,
+    "number": lambda value: number(value) is not None,
     "array": lambda value: isinstance(value, list),
     "object": lambda value: isinstance(value, dict),
 }
@@ -488,7 +478,7 @@ def inspect_upgrade(
         annotation = f'{names.SAFE_CRD_UPGRADE_VALIDATION}: "false"'
         return (f"{_title(new.name)}not checked, since it has the annotation {annotation}",)
     findings = compare(old, new)
-    trials = {} if is_off(new.name, safety, "existingResources") else plan_trials(old, new, findings)
+    trials = {} if is_off(new.name, safety, "existingResources") else plan_trials(old, new)
     existing, failure = _survey(client, old, trials, Survey(new.name, safety))
     return _judge(new.name, [*findings, *_unevaluated(findings, trials), *existing], failure, safety)
 

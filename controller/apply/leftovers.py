@@ -65,9 +65,7 @@ def taken_fields(live: Mapping[str, Any], body: Mapping[str, Any]) -> tuple[Tree
         applied = {**applied, "data": {**mapping(applied, "data"), **mapping(applied, "stringData")}}
     found: Tree = {}
     is_mixed = False
-    for entry in entries_of(live):
-        if not is_passed_on(entry):
-            continue
+    for entry in filter(is_passed_on, entries_of(live)):
         fields = fields_of(entry)
         if is_secret and "f:stringData" in fields:
             fields = united_trees(fields, {"f:data": fields["f:stringData"]})
