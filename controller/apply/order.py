@@ -161,8 +161,7 @@ def teardown_position(key: ObjectKey) -> tuple[bool, Position]:
 
 def teardown_order(records: Iterable[Record]) -> list[Record]:
     """Return records, which are in apply order, in deletion order: the reverse."""
-    backwards = list(records)[::-1]  # a reverse sort keeps the order of equal items
-    return sorted(backwards, key=lambda record: teardown_position(record.key), reverse=True)
+    return sorted(records, key=lambda record: teardown_position(record.key))[::-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
