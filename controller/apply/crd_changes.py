@@ -30,7 +30,7 @@ from typing import Any
 from rukpak.api import names
 from rukpak.api.v1alpha2.policies import CrdCheck, CrdUpgradeRule, CrdUpgradeSafety, Enforcement
 from rukpak.controller.kube.resources import Resource
-from rukpak.controller.untrusted import mapping, number, path_below, sequence, text
+from rukpak.controller.untrusted import mapping, mappings, number, path_below, sequence, text
 
 Schema = Mapping[str, Any]
 """A node of an openAPIV3Schema."""
@@ -67,10 +67,9 @@ class CustomResourceDefinition:
     """The part of a CustomResourceDefinition that matters in an upgrade."""
 
     name: str
-    group: str
-    kind: str
-    plural: str
     scope: str
+    resource: Resource
+    """Of its objects, without a version."""
     versions: Mapping[str, Version] = field(default_factory=dict)
     """By name."""
     stored: tuple[str, ...] = ()
@@ -87,28 +86,29 @@ class CustomResourceDefinition:
         """The served versions, by version priority, the lowest first."""
         return tuple(sorted((v for v in self.versions.values() if v.served), key=lambda v: priority(v.name)))
 
-    def resource(self, version: str) -> Resource:
-        """Return the resource of its objects at a version."""
-        return Resource(self.group, version, self.kind, self.plural, namespaced=self.scope == "Namespaced")
-
 
 def read_definition(manifest: Mapping[str, Any]) -> CustomResourceDefinition:
     """Read a CustomResourceDefinition of `apiextensions.k8s.io/v1`."""
     metadata, spec, status = (mapping(manifest, name) for name in ("metadata", "spec", "status"))
-    versions = (_read_version(mapping(value)) for value in sequence(spec, "versions"))
-    called = mapping(spec, "names")
+    versions = [
+        Version(
+            name=str(version.get("name", "")),
+            served=version.get("served") is True,
+            schema=mapping(version, "schema", "openAPIV3Schema"),
+        )
+        for version in map(mapping, sequence(spec, "versions"))
+    ]
+    called, scope = mapping(spec, "names"), text(spec, "scope")
     return CustomResourceDefinition(
         name=text(metadata, "name"),
-        group=text(spec, "group"),
-        kind=text(called, "kind"),
-        plural=text(called, "plural"),
-        scope=text(spec, "scope"),
+        scope=scope,
+        resource=Resource(text(spec, "group"), "", text(called, "kind"), text(called, "plural"), scope == "Namespaced"),
         versions={version.name: version for version in versions},
         stored=tuple(str(name) for name in sequence(status, "storedVersions")),
         converts=mapping(spec, "conversion").get("strategy") == "Webhook",
         established=any(
-            (mapping(condition).get("type"), mapping(condition).get("status")) == ("Established", "True")
-            for condition in sequence(status, "conditions")
+            (condition.get("type"), condition.get("status")) == ("Established", "True")
+            for condition in mappings(status, "conditions")
         ),
         exempt=mapping(metadata, "annotations").get(names.SAFE_CRD_UPGRADE_VALIDATION) == "false",
     )
@@ -123,11 +123,6 @@ def priority(version: str) -> tuple[int, ...]:
     if match is None:
         return (0, *(-ord(letter) for letter in version), 1)  # the first by the alphabet is the highest
     return (_STABILITY[match[2]], int(match[1]), int(match[3] or 0))
-
-
-def _read_version(value: Mapping[str, Any]) -> Version:
-    schema = mapping(value, "schema", "openAPIV3Schema")
-    return Version(name=str(value.get("name", "")), served=value.get("served") is True, schema=schema)
 
 
 def level_of(finding: CheckFinding, crd: str, safety: CrdUpgradeSafety) -> Enforcement:
@@ -272,12 +267,15 @@ def narrows_unknown_fields(old: Schema, new: Schema) -> bool:
 def _compare(old: Schema, new: Schema, path: str, version: str) -> Iterator[CheckFinding]:
     for change in compare_fields(old, new):
         yield replace(change, path=path)
-    yield from _compare_openness(old, new, path)
+    before, after = old.get("additionalProperties"), new.get("additionalProperties")
+    if before is True and after is not True:
+        text = f"unhandled changes found (additionalProperties true -> {compact(after)})"
+        yield CheckFinding("unhandled", text, path=path)
     yield from _compare_combinations(old, new, path)
-    after = _children(new)
+    kept = _children(new)
     for suffix, child in _children(old).items():
-        if suffix in after:
-            yield from _compare(child, after[suffix], path_below(path, suffix), version)
+        if suffix in kept:
+            yield from _compare(child, kept[suffix], path_below(path, suffix), version)
         else:
             yield _removal(path_below(path, suffix), child, version)
 
@@ -291,21 +289,12 @@ def _children(schema: Schema) -> dict[str, Schema]:
     return children
 
 
-def _compare_openness(old: Schema, new: Schema, path: str) -> Iterator[CheckFinding]:
-    before, after = old.get("additionalProperties"), new.get("additionalProperties")
-    if before is True and after is not True:
-        text = f"unhandled changes found (additionalProperties true -> {compact(after)})"
-        yield CheckFinding("unhandled", text, path=path)
-
-
 # allOf and anyOf
 
 
 def _compare_combinations(old: Schema, new: Schema, path: str) -> Iterator[CheckFinding]:
-    if "anyOf" in old or "anyOf" in new:
-        yield from _compare_alternatives(_any_of(old), _any_of(new), path)
-    if "allOf" in old or "allOf" in new:
-        yield from _compare_demands(sequence(old, "allOf"), sequence(new, "allOf"), path)
+    yield from _compare_lists("anyOf", _any_of(old), _any_of(new), path)
+    yield from _compare_lists("allOf", sequence(old, "allOf"), sequence(new, "allOf"), path)
 
 
 def _any_of(schema: Schema) -> Sequence[Any]:
@@ -314,36 +303,23 @@ def _any_of(schema: Schema) -> Sequence[Any]:
     return [] if schema.get(INT_OR_STRING) and alternatives == _INT_OR_STRING_ALTERNATIVES else alternatives
 
 
-def _compare_alternatives(old: Sequence[Any], new: Sequence[Any], path: str) -> Iterator[CheckFinding]:
-    lost, gained = without_equal(old, new), without_equal(new, old)
-    if new and not old:
-        text = f"anyOf constraint added when there was none previously: {compact(new)}"
-        yield CheckFinding("anyOf", text, path=path)
-    if not new or not old:
+def _compare_lists(check: CrdCheck, old: Sequence[Any], new: Sequence[Any], path: str) -> Iterator[CheckFinding]:
+    if not old and new:
+        text = f"{check} constraint added when there was none previously: {compact(new)}"
+        yield CheckFinding(check, text, path=path)
+    if not old or not new:
         return
-    yield from _compare_paired(lost, gained, old, path, "anyOf")
-    if rest := lost[len(gained) :]:
-        yield CheckFinding("anyOf", f"allowed anyOf schemas removed: {compact(rest)}", path=path)
-
-
-def _compare_demands(old: Sequence[Any], new: Sequence[Any], path: str) -> Iterator[CheckFinding]:
     lost, gained = without_equal(old, new), without_equal(new, old)
-    yield from _compare_paired(lost, gained, old, path, "allOf")
-    rest = gained[len(lost) :]
-    if rest and not old:
-        text = f"allOf constraint added when there was none previously: {compact(rest)}"
-        yield CheckFinding("allOf", text, path=path)
-    elif rest:
-        yield CheckFinding("allOf", f"required allOf schemas added: {compact(rest)}", path=path)
-
-
-def _compare_paired(
-    lost: Sequence[Any], gained: Sequence[Any], old: Sequence[Any], path: str, check: CrdCheck
-) -> Iterator[CheckFinding]:
     places = {id(schema): index for index, schema in enumerate(old)}
     for before, after in zip(lost, gained, strict=False):
         below = path_below(path, f".{check}[{places[id(before)]}]")
         yield from _compare_constraints(mapping(before), mapping(after), below)
+    # One more narrows allOf, and one less anyOf.
+    change, rest = ("required allOf schemas added", gained[len(lost) :])
+    if check == "anyOf":
+        change, rest = ("allowed anyOf schemas removed", lost[len(gained) :])
+    if rest:
+        yield CheckFinding(check, f"{change}: {compact(rest)}", path=path)
 
 
 def _compare_constraints(old: Schema, new: Schema, path: str) -> Iterator[CheckFinding]:
@@ -516,12 +492,13 @@ def _multiple_of(old: Schema, new: Schema) -> Iterator[CheckFinding]:
     before, after = number(old.get("multipleOf")), number(new.get("multipleOf"))
     if after and not before:
         yield CheckFinding("multipleOf", _added("multipleOf", after))
-    elif after and before and _exact(before) % _exact(after):
+    elif after and before and not is_multiple(before, after):
         yield CheckFinding("multipleOf", f"multipleOf changed : {compact(before)} -> {compact(after)}")
 
 
-def _exact(value: float) -> Fraction:
-    return Fraction(str(value))  # 0.1 as written, not as stored
+def is_multiple(value: float, step: float) -> bool:
+    """Whether a number is a multiple of another one, which is not 0: of 0.1 as written, not as stored."""
+    return not Fraction(str(value)) % Fraction(str(step))
 
 
 def _flag(check: CrdCheck, field: str, *, added: Enforcement | None = None, removed: Enforcement | None = None) -> Rule:

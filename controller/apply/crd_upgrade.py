@@ -15,11 +15,9 @@ No reason quotes a value of the object, which may be a secret; what the schema s
 from __future__ import annotations
 
 import ipaddress
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from fractions import Fraction
 from functools import lru_cache
 from http import HTTPStatus
 from itertools import islice
@@ -44,6 +42,7 @@ from rukpak.controller.apply.crd_changes import (
     compact,
     compare,
     compare_schemas,
+    is_multiple,
     is_off,
     level_of,
     listed,
@@ -121,31 +120,25 @@ class Trial:
     """Schema of the version at which they are listed, as it is now."""
 
 
-def plan_trials(
-    old: CustomResourceDefinition, new: CustomResourceDefinition, findings: Sequence[CheckFinding]
-) -> dict[str, list[Trial]]:
+def plan_trials(old: CustomResourceDefinition, new: CustomResourceDefinition) -> dict[str, list[Trial]]:
     """Return the trials by the version at which objects are listed; none if every object matches anyway.
 
     Args:
         old: as on the cluster.
         new: as it will be applied.
-        findings: of comparing the two.
     """
-    trials: dict[str, list[Trial]] = defaultdict(list)
-    narrowed = {finding.version for finding in findings if finding.level == "Error"}
+    trials: dict[str, list[Trial]] = {}
     added = [version for name, version in new.versions.items() if name not in old.versions and not new.converts]
     for version in old.served[-MOST_PAIRED:] if old.established else ():
         if version.name not in new.versions:
             continue
-        schema = new.versions[version.name].schema
-        if version.name in narrowed or narrows_unknown_fields(version.schema, schema):
-            trials[version.name].append(Trial(version=version.name, schema=schema, before=version.schema))
-        trials[version.name] += [
-            Trial(version=other.name, schema=other.schema, before=version.schema)
-            for other in added[:MOST_PAIRED]
-            if _may_refuse(version.schema, other.schema)
-        ]
-    return {listed: each for listed, each in trials.items() if each}
+        after = [new.versions[version.name], *added[:MOST_PAIRED]]
+        refusing = [other for other in after if _may_refuse(version.schema, other.schema)]
+        if refusing:
+            trials[version.name] = [
+                Trial(version=other.name, schema=other.schema, before=version.schema) for other in refusing
+            ]
+    return trials
 
 
 def _may_refuse(old: Schema, new: Schema) -> bool:
@@ -266,12 +259,12 @@ _STEPS, _CHARACTERS = 4, 50
 Checks = Callable[[Any, Schema, _Location], Iterator[Violation]]
 
 
-def validate(manifest: Mapping[str, Any], schema: Schema, steps: Steps | None = None) -> Iterator[Violation]:
+def validate(manifest: Mapping[str, Any], schema: Schema) -> Iterator[Violation]:
     """Yield the violations of a custom resource.
 
     Raises: TooManyStepsError, also while iterating.
     """
-    return _validate(_only_name(manifest), _without_metadata(schema), _Location("", ROOT, steps or Steps(MOST_STEPS)))
+    return _validate(_only_name(manifest), _without_metadata(schema), _Location("", ROOT, Steps(MOST_STEPS)))
 
 
 def _only_name(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -315,19 +308,16 @@ def _wrong_type(value: Any, schema: Schema) -> str:
     return "" if _TYPES.get(type_, lambda _: True)(value) else f"must be of type {type_}"
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _is_integer(value: Any) -> bool:
-    return _is_number(value) and (isinstance(value, int) or value.is_integer())
+    found = number(value)
+    return found is not None and found % 1 == 0
 
 
 _TYPES: Mapping[str, Callable[[Any], bool]] = {
     "string": lambda value: isinstance(value, str),
     "boolean": lambda value: isinstance(value, bool),
     "integer": _is_integer,
-    "number": _is_number,
+    "number": lambda value: number(value) is not None,
     "array": lambda value: isinstance(value, list),
     "object": lambda value: isinstance(value, dict),
 }
@@ -352,9 +342,10 @@ def _numeric(value: float, schema: Schema, place: _Location) -> Iterator[Violati
         yield place.found(
             f"is below the minimum {compact(least)}" if value < least else f"is not above {compact(least)}"
         )
-    if not has_range(value, text(schema, "type"), text(schema, "format")):
+    lowest, highest = _RANGES.get((text(schema, "type"), text(schema, "format")), (value, value))
+    if not lowest <= value <= highest:
         yield place.found(f"does not have the format {schema['format']}")
-    if step and Fraction(str(value)) % Fraction(str(step)):
+    if step and not is_multiple(value, step):
         yield place.found(f"must be a multiple of {compact(step)}")
 
 
@@ -432,12 +423,6 @@ def has_format(text: str, name: str) -> bool:
     return True
 
 
-def has_range(value: float, type_: str, name: str) -> bool:
-    """Whether a number is in the range of its format; true if the API server does not check that."""
-    least, most = _RANGES.get((type_, name), (value, value))
-    return least <= value <= most
-
-
 def matches(text: str, pattern: str) -> bool:
     """Whether a pattern matches anywhere in a text; true for a malformed one, which the API server refuses."""
     compiled = _compiled(pattern)
@@ -493,7 +478,7 @@ def inspect_upgrade(
         annotation = f'{names.SAFE_CRD_UPGRADE_VALIDATION}: "false"'
         return (f"{_title(new.name)}not checked, since it has the annotation {annotation}",)
     findings = compare(old, new)
-    trials = {} if is_off(new.name, safety, "existingResources") else plan_trials(old, new, findings)
+    trials = {} if is_off(new.name, safety, "existingResources") else plan_trials(old, new)
     existing, failure = _survey(client, old, trials, Survey(new.name, safety))
     return _judge(new.name, [*findings, *_unevaluated(findings, trials), *existing], failure, safety)
 
@@ -502,21 +487,17 @@ def _survey(
     client: Client, old: CustomResourceDefinition, trials: Mapping[str, Sequence[Trial]], survey: Survey
 ) -> tuple[list[CheckFinding], ApiError | None]:
     for version, tried in trials.items():
+        pages = client.pages(replace(old.resource, version=version).path(), limit=PAGE_ITEMS)
         try:
-            _add_objects(client, old.resource(version).path(), tried, survey)
+            for item in (item for page in pages for item in page.items):
+                if survey.has_enough:
+                    break
+                survey.add(item, tried)
         except ApiError as error:
             text = f"existing custom objects of version {version} could not be listed: {error}"
             unlisted = CheckFinding(check="existingResources", text=text, version=version)
             return [*survey.findings(), unlisted], error
     return survey.findings(), None
-
-
-def _add_objects(client: Client, path: str, trials: Sequence[Trial], survey: Survey) -> None:
-    for page in client.pages(path, limit=PAGE_ITEMS):
-        for item in page.items:
-            if survey.has_enough:
-                return
-            survey.add(item, trials)
 
 
 def _unevaluated(findings: Sequence[CheckFinding], versions: Mapping[str, object]) -> list[CheckFinding]:
@@ -535,20 +516,17 @@ def _judge(
 
     Raises: BundleError (UnsafeCRDUpgrade); ApiError if the only error is a transient failure.
     """
+    title = _title(crd)
     levels = [(level_of(finding, crd, safety), finding) for finding in findings]
     errors = [finding for level, finding in levels if level == "Error"]
     if failure and failure.transient and len(errors) == 1 and errors[0] is findings[-1]:
         raise failure
     if errors:
-        raise BundleError(Reason.UNSAFE_CRD_UPGRADE, _refusal(crd, errors))
+        remedy = _remedy(crd, errors)
+        room = max(REFUSAL_CHARACTERS - len(title) - len(remedy), LEAST_CHARACTERS)
+        raise BundleError(Reason.UNSAFE_CRD_UPGRADE, f"{title}{'; '.join(tell(errors, room))}; {remedy}")
     warned = tell([finding for level, finding in levels if level == "Warn"], WARNING_CHARACTERS)
-    return tuple(f"{_title(crd)}{line}" for line in warned)
-
-
-def _refusal(crd: str, errors: Sequence[CheckFinding]) -> str:
-    title, remedy = _title(crd), _remedy(crd, errors)
-    room = max(REFUSAL_CHARACTERS - len(title) - len(remedy), LEAST_CHARACTERS)
-    return f"{title}{'; '.join(tell(errors, room))}; {remedy}"
+    return tuple(f"{title}{line}" for line in warned)
 
 
 def _title(crd: str) -> str:
@@ -598,14 +576,12 @@ class Admission:
     """Where the resource and those embedded in it are; their `TYPE_META` is not admitted."""
 
 
-def admit(
-    manifest: Mapping[str, Any], schema: Schema, steps: Steps | None = None, admission: Admission | None = None
-) -> dict[str, Any]:
+def admit(manifest: Mapping[str, Any], schema: Schema, admission: Admission | None = None) -> dict[str, Any]:
     """Return a custom resource, pruned and defaulted, and record in `admission` what was dropped.
 
     Raises: TooManyStepsError.
     """
-    return _admit_fields(manifest, schema, steps or Steps(MOST_STEPS), admission, is_resource=True)
+    return _admit_fields(manifest, schema, Steps(MOST_STEPS), admission, is_resource=True)
 
 
 def _admit(value: Any, schema: Schema, steps: Steps, admission: Admission | None, at: str = "") -> Any:

@@ -21,15 +21,16 @@ from typing import Any, NamedTuple, TypeAlias
 from rukpak.api import names
 from rukpak.api.v1alpha2.fields import parse_field_path
 from rukpak.controller.formats.objects import ObjectKey
-from rukpak.controller.observe.records import Entry, entries_of, entry_of, fields_of, is_scaled, key_of
-from rukpak.controller.untrusted import LONGEST_STEP, path_below, text
+from rukpak.controller.observe.records import entries_of, entry_of, fields_of, is_scaled, key_of
+from rukpak.controller.untrusted import LONGEST_STEP, mapping, path_below, text
 
 Path = tuple[str, ...]
 Manifest = Mapping[str, Any]
 REPLICAS: Path = ("spec", "replicas")
-_ABSENT = object()
+# What names an object is in no entry. Status is applied only where it is an ordinary field (formats/applicable.py).
+_NAMING: tuple[Path, ...] = (("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "namespace"))
 # The identity of an object cannot be ignored.
-_IDENTITY = frozenset({("apiVersion",), ("kind",), ("metadata",), ("metadata", "name"), ("metadata", "namespace")})
+_IDENTITY = frozenset({*_NAMING, ("metadata",)})
 _Tree: TypeAlias = "dict[str, _Tree | None]"
 """Paths by their steps; None where one ends, and longer ones are left out."""
 IgnoreRules: TypeAlias = Mapping[tuple[str, str, str], _Tree]
@@ -40,9 +41,6 @@ MOST_SHAPES = 16
 """Combinations of key fields that items of one list have. An API server knows a few keys, each of which may be missing;
 items of further combinations are not found."""
 _QUANTITY_CHARACTERS = 64
-# What names an object is in no entry. Status is applied only where it is an ordinary field (formats/applicable.py).
-_TOP_LEVEL_SKIPPED = frozenset({"apiVersion", "kind"})
-_METADATA_SKIPPED = frozenset({"name", "namespace"})
 # A node of a map that claims nothing in it; an empty one would be a leaf, which claims all.
 _NODE: Mapping[str, Any] = {".": {}}
 _PARTS = re.compile(r'(?:"[^"]*"|[^,])+')
@@ -150,15 +148,9 @@ def find_autoscalers(manifests: Iterable[Manifest]) -> dict[ObjectKey, ObjectKey
     return {target: key_of(manifest) for manifest in manifests for target in _scaled_by(manifest)}
 
 
-def get_field(manifest: Manifest, path: Path) -> Any:
-    """Return the value of a field; None if there is none."""
-    found = _get(manifest, path)
-    return None if found is _ABSENT else found
-
-
 def has_field(manifest: Manifest, path: Path) -> bool:
     """Whether an object has a field."""
-    return _get(manifest, path) is not _ABSENT
+    return path[-1] in mapping(manifest, *path[:-1])
 
 
 def without(manifest: Manifest, paths: Sequence[Path]) -> Manifest:
@@ -196,8 +188,8 @@ def _scaled_by(manifest: Manifest) -> Iterator[ObjectKey]:
     key = key_of(manifest)
     if key[:2] not in (("autoscaling", "HorizontalPodAutoscaler"), ("keda.sh", "ScaledObject")):
         return
-    reference = _get(manifest, ("spec", "scaleTargetRef"))
-    if isinstance(reference, Mapping) and isinstance(reference.get("name"), str):
+    reference = mapping(manifest, "spec", "scaleTargetRef")
+    if isinstance(reference.get("name"), str):
         group = str(reference.get("apiVersion") or "apps/v1").rpartition("/")[0]
         yield ObjectKey(group, str(reference.get("kind") or "Deployment"), key.namespace, reference["name"])
 
@@ -224,14 +216,6 @@ def _find_all(value: Any, tree: _Tree, above: Path = ()) -> Iterator[Path]:
                 yield (*above, step)
             else:
                 yield from _find_all(value[step], below, (*above, step))
-
-
-def _get(value: Any, path: Path) -> Any:
-    for step in path:
-        if not isinstance(value, Mapping) or step not in value:
-            return _ABSENT
-        value = value[step]
-    return value
 
 
 def _without(value: Manifest, tree: _Tree) -> Manifest:
@@ -283,12 +267,12 @@ def covers(entry_fields: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
 
 def first_uncovered(entry_fields: Mapping[str, Any], value: Mapping[str, Any]) -> str:
     """Return the path of a field that an entry does not claim any more; nothing if it `covers` the object."""
-    return next(_uncovered_fields(entry_fields, _tracked(value), ""), "")
+    return next(_uncovered_fields(entry_fields, without(value, _NAMING), ""), "")
 
 
 def find_uncovered(entry_fields: Mapping[str, Any], value: Mapping[str, Any]) -> Iterator[str]:
     """Yield the paths of all fields that an entry does not claim, each by its innermost map."""
-    tracked = _tracked(value)
+    tracked = without(value, _NAMING)
     return _uncovered_fields(_grown({**_NODE, **entry_fields}, tracked), tracked, "")
 
 
@@ -299,30 +283,32 @@ def equal_by_value(ours: Mapping[str, Any], live: Mapping[str, Any]) -> bool:
     is empty, zero or false: the server leaves such fields out. Lists that are maps, as far as they can be recognized
     without a schema, are compared by their keys; all other lists as a whole, in order.
     """
-    tracked = _tracked(ours)
-    return _narrow_map(tracked, live, ()) is tracked
-
-
-def narrow(ours: Mapping[str, Any], live: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return of an object the fields that we set, as they are: in our spelling where they are equal by value.
-
-    What the server or others have added beside them is left out, as `equal_by_value` ignores it.
-    """
-    return _narrow_map(ours, live, ())
+    tracked = without(ours, _NAMING)
+    return narrow(tracked, live) is tracked
 
 
 def _narrow(ours: Any, live: Any, path: Path) -> Any:
     """Return ours, the same object, if both are equal by value; otherwise what the other has of it."""
     if isinstance(ours, dict) and isinstance(live, dict):
-        return _narrow_map(ours, live, path)
+        return narrow(ours, live, path)
     if isinstance(ours, list) and isinstance(live, list):
         return _narrow_list(ours, live, path)
     if live is None:
         return ours if _is_zero(ours) else None
-    return ours if _same(ours, live) or (_is_quantity(path) and _quantities_equal(ours, live)) else live
+    is_same = ours == live and isinstance(ours, bool) == isinstance(live, bool)  # in Python True equals 1
+    return ours if is_same or (_is_quantity(path) and _quantities_equal(ours, live)) else live
 
 
-def _narrow_map(ours: Mapping[str, Any], live: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
+def narrow(ours: Mapping[str, Any], live: Mapping[str, Any], path: Path = ()) -> Mapping[str, Any]:
+    """Return of an object the fields that we set, as they are: in our spelling where they are equal by value.
+
+    What the server or others have added beside them is left out, as `equal_by_value` ignores it.
+
+    Args:
+        ours: the object as we apply it, or a map in it; returned itself if both are equal by value.
+        live: the same as it is on the cluster.
+        path: of the map.
+    """
     added = live.keys() - ours.keys() if path and path[-1] in _ATOMIC_MAPS else frozenset()
     kept = {
         name: _narrow(value, live.get(name), (*path, name))
@@ -352,15 +338,6 @@ def _grown(node: Mapping[str, Any], value: Any) -> Mapping[str, Any]:
         return node
     maps = {f"f:{name}": item for name, item in value.items() if isinstance(item, dict) and item}
     return {**node, **{name: _grown(node.get(name, _NODE), item) for name, item in maps.items()}}
-
-
-def _tracked(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    tracked = {name: value for name, value in manifest.items() if name not in _TOP_LEVEL_SKIPPED}
-    metadata = manifest.get("metadata") or {}
-    tracked["metadata"] = {name: value for name, value in metadata.items() if name not in _METADATA_SKIPPED}
-    if not tracked["metadata"]:
-        del tracked["metadata"]
-    return tracked
 
 
 def _uncovered(node: Mapping[str, Any], value: Any, path: str) -> Iterator[str]:
@@ -545,11 +522,6 @@ def merge_keys(items: Sequence[Any], path: tuple[str, ...]) -> tuple[str, ...]:
     return keys if keys and all(isinstance(item, dict) and keys[0] in item for item in items) else ()
 
 
-def _same(left: Any, right: Any) -> bool:
-    # In Python True equals 1.
-    return bool(left == right) and isinstance(left, bool) == isinstance(right, bool)
-
-
 def _is_quantity(path: tuple[str, ...]) -> bool:
     return path[-1] in _QUANTITY_FIELDS or (len(path) > 1 and path[-2] in _QUANTITY_MAPS)
 
@@ -631,17 +603,14 @@ def _find_owners(
 ) -> dict[str, str]:
     concerned = {each for path in lost for each in _containing(path)}
     others = [each for each in entries_of(manifest) if each.get("manager") != manager]
-    latest = sorted((each for each in others if each.get("subresource") != "status"), key=_time_of, reverse=True)
+    whole = (each for each in others if each.get("subresource") != "status")
+    latest = sorted(whole, key=lambda each: text(each, "time"), reverse=True)
     found: dict[str, str] = {}
     for entry in latest[:MOST_MANAGERS] if lost else ():
         missing = concerned.intersection(find_uncovered(fields_of(entry), body))
         owned = (path for path in lost if path not in found and missing.isdisjoint(_containing(path)))
         found |= dict.fromkeys(owned, text(entry, "manager"))
     return found
-
-
-def _time_of(entry: Entry) -> str:
-    return text(entry, "time")
 
 
 def _containing(path: str) -> Iterator[str]:

@@ -17,7 +17,7 @@ import json
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import islice, starmap, takewhile
+from itertools import islice, takewhile
 
 from rukpak.controller.apply.drift import MOST_FIELDS, DriftedField, DriftedObject
 from rukpak.controller.content.digests import digest_of
@@ -43,6 +43,11 @@ class Left:
 
     digest: str
     entry_hash: str
+
+    @classmethod
+    def by(cls, record: Record) -> Left:
+        """Return the state that an object has now."""
+        return cls(record.applied_digest, record.entry_hash)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +112,7 @@ class Ledger:
     def learn(self, records: Iterable[Record]) -> None:
         """Expect these objects to remain as they are now."""
         for record in records:
-            self._expect(record.key, Left(record.applied_digest, record.entry_hash))
+            self._expect(record.key, Left.by(record))
 
     def drop(self, keys: Iterable[ObjectKey]) -> None:
         """Expect nothing of objects that were deleted."""
@@ -130,26 +135,22 @@ class Ledger:
 
         Returns: whether it does; if not, nothing changes.
         """
-        found = {each.key: Left(each.applied_digest, each.entry_hash) for each in records}
-        total = sum(starmap(_weigh, found.items())) % _MODULUS
-        is_as_left = state == _describe(total)
-        if is_as_left:
-            self.expect_all(records)
-        return is_as_left
+        total = sum(_weigh(each.key, Left.by(each)) for each in records) % _MODULUS
+        if state != _describe(total):
+            return False
+        self.expect_all(records)
+        return True
 
     def _expect(self, key: ObjectKey, now: Left | None) -> None:
         # The only place that changes what is expected, and updates what depends on it.
         before = self.left.get(key)
-        if now and now == before:
-            self.left[key] = now  # shares its texts with the newer record
-            return
-        if before:
-            self._total = (self._total - _weigh(key, before)) % _MODULUS
-            del self.left[key]
         if now:
-            self._total = (self._total + _weigh(key, now)) % _MODULUS
-            self.left[key] = now
-        self.changes.add(key, len(self.left))
+            self.left[key] = now  # also an equal one, which shares its texts with the newer record
+        else:
+            self.left.pop(key, None)
+        if now != before:
+            self._total = (self._total - _weigh(key, before) + _weigh(key, now)) % _MODULUS
+            self.changes.add(key, len(self.left))
 
     def drifted(self, look: Look) -> set[ObjectKey]:
         """Return the objects that are not as they were left, or do not exist.
@@ -254,14 +255,12 @@ def _describe_conflict(key: ObjectKey, repair: _Repair) -> DriftedObject:
 def _is_as_left(record: Record | None, left: Left | None) -> bool:
     if left is None:
         return True  # nothing is expected of it
-    return (
-        record is not None
-        and not record.deleting
-        and (record.applied_digest, record.entry_hash) == (left.digest, left.entry_hash)
-    )
+    return record is not None and not record.deleting and Left.by(record) == left
 
 
-def _weigh(key: ObjectKey, left: Left) -> int:
+def _weigh(key: ObjectKey, left: Left | None) -> int:
+    if left is None:
+        return 0
     text = _ENCODE((*key, left.digest, left.entry_hash))
     return int.from_bytes(hashlib.shake_128(text.encode()).digest(_BYTES), "little")
 

@@ -65,9 +65,7 @@ def taken_fields(live: Mapping[str, Any], body: Mapping[str, Any]) -> tuple[Tree
         applied = {**applied, "data": {**mapping(applied, "data"), **mapping(applied, "stringData")}}
     found: Tree = {}
     is_mixed = False
-    for entry in entries_of(live):
-        if not is_passed_on(entry):
-            continue
+    for entry in filter(is_passed_on, entries_of(live)):
         fields = fields_of(entry)
         if is_secret and "f:stringData" in fields:
             fields = united_trees(fields, {"f:data": fields["f:stringData"]})
@@ -179,10 +177,7 @@ def find_unowned(live: Mapping[str, Any], dropped: Tree) -> Tree:
 
 def owned_fields(entries: Iterable[Entry]) -> Tree:
     """Return the fields that any of these entries has."""
-    owned: Tree = {}
-    for entry in entries:
-        owned = united_trees(owned, fields_of(entry))
-    return owned
+    return united_trees(*map(fields_of, entries))
 
 
 def _clearable(tree: Tree) -> Tree:

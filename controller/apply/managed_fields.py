@@ -386,20 +386,18 @@ def moved_items(manifest: Mapping[str, Any], body: Mapping[str, Any], manager: s
     ours = entry_of(manifest, manager)
     if ours is None or ours.get("apiVersion") != body["apiVersion"]:
         return None
-    before = fields = fields_of(ours)
-    entries: list[Entry] = []
-    found = False
-    for entry in entries_of(manifest):
-        theirs = fields_of(entry)
-        strays = _strays(before, theirs, body) if _is_update(entry, ours) else {}
-        if not strays:
-            entries.append(entry)
-            continue
-        found = True
-        fields = united_trees(fields, strays)
-        if rest := without_tree(theirs, strays):
-            entries.append({**entry, "fieldsV1": rest})
-    return [{**entry, "fieldsV1": fields} if entry == ours else entry for entry in entries] if found else None
+    entries, fields = entries_of(manifest), fields_of(ours)
+    updates = [(entry, _strays(fields, fields_of(entry), body)) for entry in entries if _is_update(entry, ours)]
+    givers = [entry for entry, strays in updates if strays]
+    return _moved(entries, givers, ours, united_trees(*(strays for _, strays in updates))) if givers else None
+
+
+def _moved(entries: Iterable[Entry], givers: Sequence[Entry], ours: Entry, fields: Tree) -> list[Entry]:
+    """Return entries with fields moved from some of them to ours, and without those that have no others."""
+    rests = ({**entry, "fieldsV1": without_tree(fields_of(entry), fields)} for entry in givers if entry != ours)
+    others = (entry for entry in entries if entry != ours and entry not in givers)
+    mine = {**ours, "fieldsV1": united_trees(fields_of(ours), fields)}
+    return [mine, *others, *(entry for entry in rests if entry["fieldsV1"])]
 
 
 def left_fields(manifest: Mapping[str, Any], paths: Iterable[Path], owner: str) -> list[Entry] | None:
@@ -409,9 +407,7 @@ def left_fields(manifest: Mapping[str, Any], paths: Iterable[Path], owner: str) 
     """
     ours = entry_of(manifest, names.field_manager(owner))
     claimed = fields_of(ours)
-    moved: Tree = {}
-    for path in paths:
-        moved = united_trees(moved, _claimed(claimed, path))
+    moved = united_trees(*(_claimed(claimed, path) for path in paths))
     if ours is None or not moved:
         return None
     initial = entry_of(manifest, names.initial_field_manager(owner))
@@ -449,21 +445,15 @@ def claimed_fields(
     entries = entries_of(live)
     others = [entry for entry in entries if entry.get("operation") == "Apply" and entry.get("manager") != manager]
     known = owned_fields(entries)
-    found: Tree = {}
-    for steps in islice(dict.fromkeys(map(parse_field, fields)), _MOST_FIELDS):
-        if steps and steps[0] not in ("metadata", "status", "apiVersion", "kind"):
-            found = united_trees(found, _in_the_way(steps, body, live, known))
+    refused = islice(dict.fromkeys(map(parse_field, fields)), _MOST_FIELDS)
+    concerned = (steps for steps in refused if steps and steps[0] not in ("metadata", "status", "apiVersion", "kind"))
+    found = united_trees(*(_in_the_way(steps, body, live, known) for steps in concerned))
     for entry in others:
         found = unshared(found, fields_of(entry))
     if not found:
         return None
     ours = entry_of(live, manager) or new_entry(manager, body["apiVersion"])
-    kept = [
-        {**entry, "fieldsV1": rest}
-        for entry in entries
-        if entry != ours and (rest := without_tree(fields_of(entry), {} if entry in others else found))
-    ]
-    return [*kept, {**ours, "fieldsV1": united_trees(fields_of(ours), found)}]
+    return _moved(entries, [entry for entry in entries if entry not in others], ours, found)
 
 
 def parse_field(field: str) -> tuple[str | int, ...]:

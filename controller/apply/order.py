@@ -54,69 +54,61 @@ class Position(NamedTuple):
     rank: int = 0
 
 
-_NAMESPACES = Position(Stage.DEFINITIONS, 0)
-_CRDS = Position(Stage.DEFINITIONS, 1)
 _CLASSES = Position(Stage.DEFINITIONS, 2)
-# Limits and policies first, so that they apply to the rest; unlike webhooks they need no workload.
-_POLICIES = Position(Stage.PREREQUISITES, 0)
-_ACCOUNTS = Position(Stage.PREREQUISITES, 1)
-_ROLES = Position(Stage.PREREQUISITES, 2)
-# After the roles: the server checks the rights of a client that binds one against its rules.
-_BINDINGS = Position(Stage.PREREQUISITES, 3)
-_CONFIGURATION = Position(Stage.PREREQUISITES, 4)
-_WORKLOADS = Position(Stage.WORKLOADS)
-_GATES = Position(Stage.GATES)
-_STEPS: Mapping[tuple[str, str], Position] = {
-    ("", "Namespace"): _NAMESPACES,
-    ("apiextensions.k8s.io", "CustomResourceDefinition"): _CRDS,
-    ("storage.k8s.io", "StorageClass"): _CLASSES,
-    ("storage.k8s.io", "VolumeAttributesClass"): _CLASSES,
-    ("networking.k8s.io", "IngressClass"): _CLASSES,
-    ("scheduling.k8s.io", "PriorityClass"): _CLASSES,
-    ("node.k8s.io", "RuntimeClass"): _CLASSES,
-    ("resource.k8s.io", "DeviceClass"): _CLASSES,
-    ("gateway.networking.k8s.io", "GatewayClass"): _CLASSES,
-    ("snapshot.storage.k8s.io", "VolumeSnapshotClass"): _CLASSES,
-    ("groupsnapshot.storage.k8s.io", "VolumeGroupSnapshotClass"): _CLASSES,
-    ("", "ResourceQuota"): _POLICIES,
-    ("", "LimitRange"): _POLICIES,
-    ("networking.k8s.io", "NetworkPolicy"): _POLICIES,
-    ("policy", "PodDisruptionBudget"): _POLICIES,
-    ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"): _POLICIES,
-    ("flowcontrol.apiserver.k8s.io", "FlowSchema"): _POLICIES,
-    (_ADMISSION, "ValidatingAdmissionPolicy"): _POLICIES,
-    (_ADMISSION, "ValidatingAdmissionPolicyBinding"): _POLICIES,
-    (_ADMISSION, "MutatingAdmissionPolicy"): _POLICIES,
-    (_ADMISSION, "MutatingAdmissionPolicyBinding"): _POLICIES,
-    ("", "ServiceAccount"): _ACCOUNTS,
-    (RBAC, "ClusterRole"): _ROLES,
-    (RBAC, "Role"): _ROLES,
-    ("security.openshift.io", "SecurityContextConstraints"): _ROLES,
-    (RBAC, "ClusterRoleBinding"): _BINDINGS,
-    (RBAC, "RoleBinding"): _BINDINGS,
-    ("", "ConfigMap"): _CONFIGURATION,
-    ("", "Secret"): _CONFIGURATION,
-    ("", "PersistentVolume"): _CONFIGURATION,
-    ("", "PersistentVolumeClaim"): _CONFIGURATION,
-    ("", "Service"): _CONFIGURATION,
-    ("", "Endpoints"): _CONFIGURATION,
-    ("", "PodTemplate"): _CONFIGURATION,
-    ("discovery.k8s.io", "EndpointSlice"): _CONFIGURATION,
-    ("storage.k8s.io", "CSIDriver"): _CONFIGURATION,
-    ("resource.k8s.io", "ResourceClaim"): _CONFIGURATION,
-    ("resource.k8s.io", "ResourceClaimTemplate"): _CONFIGURATION,
-    ("cert-manager.io", "ClusterIssuer"): _CONFIGURATION,
-    ("cert-manager.io", "Issuer"): _CONFIGURATION,
-    ("cert-manager.io", "Certificate"): _CONFIGURATION,
-    (_ADMISSION, "MutatingWebhookConfiguration"): _GATES,
-    (_ADMISSION, "ValidatingWebhookConfiguration"): _GATES,
-    ("apiregistration.k8s.io", "APIService"): _GATES,
+_KINDS: Mapping[Position, Mapping[str, tuple[str, ...]]] = {
+    Position(Stage.DEFINITIONS, 0): {"": ("Namespace",)},
+    Position(Stage.DEFINITIONS, 1): {"apiextensions.k8s.io": ("CustomResourceDefinition",)},
+    _CLASSES: {
+        "storage.k8s.io": ("StorageClass", "VolumeAttributesClass"),
+        "networking.k8s.io": ("IngressClass",),
+        "scheduling.k8s.io": ("PriorityClass",),
+        "node.k8s.io": ("RuntimeClass",),
+        "resource.k8s.io": ("DeviceClass",),
+        "gateway.networking.k8s.io": ("GatewayClass",),
+        "snapshot.storage.k8s.io": ("VolumeSnapshotClass",),
+        "groupsnapshot.storage.k8s.io": ("VolumeGroupSnapshotClass",),
+    },
+    # Limits and policies first, so that they apply to the rest; unlike webhooks they need no workload.
+    Position(Stage.PREREQUISITES, 0): {
+        "": ("ResourceQuota", "LimitRange"),
+        "networking.k8s.io": ("NetworkPolicy",),
+        "policy": ("PodDisruptionBudget",),
+        "flowcontrol.apiserver.k8s.io": ("PriorityLevelConfiguration", "FlowSchema"),
+        _ADMISSION: (
+            "ValidatingAdmissionPolicy",
+            "ValidatingAdmissionPolicyBinding",
+            "MutatingAdmissionPolicy",
+            "MutatingAdmissionPolicyBinding",
+        ),
+    },
+    Position(Stage.PREREQUISITES, 1): {"": ("ServiceAccount",)},
+    Position(Stage.PREREQUISITES, 2): {
+        RBAC: ("ClusterRole", "Role"),
+        "security.openshift.io": ("SecurityContextConstraints",),
+    },
+    # After the roles: the server checks the rights of a client that binds one against its rules.
+    Position(Stage.PREREQUISITES, 3): {RBAC: ("ClusterRoleBinding", "RoleBinding")},
+    Position(Stage.PREREQUISITES, 4): {
+        "": ("ConfigMap", "Secret", "PersistentVolume", "PersistentVolumeClaim", "Service", "Endpoints", "PodTemplate"),
+        "discovery.k8s.io": ("EndpointSlice",),
+        "storage.k8s.io": ("CSIDriver",),
+        "resource.k8s.io": ("ResourceClaim", "ResourceClaimTemplate"),
+        "cert-manager.io": ("ClusterIssuer", "Issuer", "Certificate"),
+    },
+    Position(Stage.GATES): {
+        _ADMISSION: ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"),
+        "apiregistration.k8s.io": ("APIService",),
+    },
+}
+"""Kinds by position and group; all others are workloads."""
+_POSITIONS = {
+    (group, kind): position for position, groups in _KINDS.items() for group, kinds in groups.items() for kind in kinds
 }
 
 
 def position_of(key: ObjectKey) -> Position:
     """Return the stage of a kind, and its rank in it."""
-    return _STEPS.get((key.group, key.kind), _WORKLOADS)
+    return _POSITIONS.get((key.group, key.kind), Position(Stage.WORKLOADS))
 
 
 def served_group(key: ObjectKey) -> str:
@@ -169,8 +161,7 @@ def teardown_position(key: ObjectKey) -> tuple[bool, Position]:
 
 def teardown_order(records: Iterable[Record]) -> list[Record]:
     """Return records, which are in apply order, in deletion order: the reverse."""
-    backwards = list(records)[::-1]  # a reverse sort keeps the order of equal items
-    return sorted(backwards, key=lambda record: teardown_position(record.key), reverse=True)
+    return sorted(records, key=lambda record: teardown_position(record.key))[::-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -103,11 +103,10 @@ _WORD = re.compile(r'"[A-Za-z]{1,30}"')
 _GOT = re.compile(r"&(?:value\.valueUnstructured)?\{(?:Value:)?(true|false|[-+.0-9eE]+)\}$")
 _BOOLEAN_FOR_TEXT = re.compile(r'must be of type string: "boolean"')
 _BOOLEAN_HINT = "quote it: YAML reads y, n, yes, no, on, off, true and false as booleans"
-_MAPS = (
-    "data|stringData|binaryData|labels|annotations|matchLabels|nodeSelector|limits|requests|parameters|hard|capacity|"
-    "volumeAttributes|overhead"
+_MAP = re.compile(
+    r"(?:^|\.)(data|stringData|binaryData|labels|annotations|matchLabels|nodeSelector|limits|requests|parameters|hard|"
+    r"capacity|volumeAttributes|overhead|selector(?!\.match(?:Labels|Expressions)\b))[.\[]"
 )
-_MAP = re.compile(rf"(?:^|\.)({_MAPS}|selector(?!\.match(?:Labels|Expressions)\b))[.\[]")
 _KEY = re.compile(r"\[(?!\d+\])[^\[\]]*\]")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _CONVERSION_PREFIX = re.compile(r"unable to convert unstructured object to [^:]*: |error decoding from json: ")
@@ -365,7 +364,9 @@ def _server_error(reply: _Reply) -> ApplyFailure:
         return reply.to_failure(Reason.REFUSED, describe_typed_errors(not_typed[1], reply.conceal))
     not_converted = _NOT_CONVERTED.match(message)
     if not_converted:
-        return reply.to_failure(Reason.REFUSED, describe_conversion_error(not_converted[1]))
+        # No field is named, and a quote may be the value.
+        said = _QUOTED.sub("(…)", to_clause(_CONVERSION_PREFIX.sub("", not_converted[1])))
+        return reply.to_failure(Reason.REFUSED, f"a value cannot be decoded: {said}")
     if _OLD_ENTRY.search(message) or _names_undeclared_field(message):
         text = "a managedFields entry has an API version that lacks a field; have its manager write the object again"
         return reply.to_failure(Reason.REFUSED, text, recovery=Recovery.MIGRATE_ENTRIES)
@@ -442,7 +443,8 @@ def text_of(cause: Cause, conceal: Conceal | None = None) -> str:
     match = _VALUE.match(line)
     if match:
         text = lower(_after_value(line, match).removeprefix(f"{cause.field} in body ") or match[1])
-        return _with_hint(text if conceal else f"{text}{_given(match)}")
+        text = text if conceal else f"{text}{_given(match)}"
+        return f"{text}; {_BOOLEAN_HINT}" if _BOOLEAN_FOR_TEXT.fullmatch(text) else text
     kind, _, text = line.partition(": ")
     # Anything else might be a value.
     return lower(text.rstrip(".") or kind) if kind in _WITHOUT_VALUE else "rejected"
@@ -477,11 +479,6 @@ def describe_typed_errors(text: str, conceal: Conceal | None = None) -> str:
     return some([*dict.fromkeys(filter(None, errors))], ";") or "does not match the schema of its kind"
 
 
-def describe_conversion_error(text: str) -> str:
-    """Return what is wrong with a value that matches the schema; no field is named, and a quote may be the value."""
-    return f"a value cannot be decoded: {_QUOTED.sub('(…)', to_clause(_CONVERSION_PREFIX.sub('', text)))}"
-
-
 def to_clause(text: str) -> str:
     """Return a sentence of the server in the form of our messages: one line, lower case, no full stop."""
     return lower(" ".join(text.split()).rstrip("."))
@@ -512,10 +509,6 @@ def _given(match: re.Match[str]) -> str:
     # Anything but a word may be a secret.
     is_word = match[1] == "Unsupported value" and _WORD.fullmatch(match[2] or "")
     return f", not {match[2]}" if is_word else ""
-
-
-def _with_hint(text: str) -> str:
-    return f"{text}; {_BOOLEAN_HINT}" if _BOOLEAN_FOR_TEXT.fullmatch(text) else text
 
 
 def _got(text: str) -> str:

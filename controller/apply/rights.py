@@ -69,21 +69,17 @@ def find_rights(revision: Revision, find_resource: FindResource) -> list[RbacRig
     """
     hooks = [hook["manifest"] for hook in revision.hooks]
     manifests = [*revision.objects, *hooks]
-    placed = [(item, _place(item, revision, find_resource)) for item in manifests]
-    needed = {
-        right for item, place in placed for right in rights_in([place]) if right.verbs[0] in _verbs(item, revision)
-    }
+    needed: set[RbacRight] = set()
+    for item in manifests:
+        resource, verbs = find_resource(GroupVersionKind.of(item)), _verbs(item, revision)
+        namespace = key_of(item).namespace or (revision.terms.install_namespace if resource.namespaced else "")
+        needed.update(_make(verb, namespace, (resource.group, resource.plural, "")) for verb in verbs)
     granted = list(islice(_to_grant(manifests), MOST_RIGHTS))
     if len(granted) == MOST_RIGHTS:
         problem = f"the roles of the bundle have {MOST_RIGHTS:,} or more combinations of groups, resources and verbs"
         raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; use wildcards, or split the bundle")
     needed.update(granted, _to_read_parameters(manifests, find_resource))
     return sorted(right for right in needed if not _is_included(right, needed))
-
-
-def _place(item: Manifest, revision: Revision, find_resource: FindResource) -> tuple[str, Resource]:
-    namespace, resource = key_of(item).namespace, find_resource(GroupVersionKind.of(item))
-    return namespace or (revision.terms.install_namespace if resource.namespaced else ""), resource
 
 
 def _verbs(item: Manifest, revision: Revision) -> tuple[str, ...]:
@@ -95,7 +91,7 @@ def _verbs(item: Manifest, revision: Revision) -> tuple[str, ...]:
     is_claim = key[:2] == ("", "PersistentVolumeClaim")
     if is_kept(item) or (is_claim and annotations.get(names.PRUNE) != "true"):
         return ("create", "get", "patch")
-    return ("create", "delete", "get", "patch")
+    return _VERBS
 
 
 def _to_grant(manifests: Iterable[Manifest]) -> Iterator[RbacRight]:
@@ -127,13 +123,9 @@ def _to_read_parameters(manifests: Iterable[Manifest], find_resource: FindResour
 
 
 def _is_included(right: RbacRight, others: set[RbacRight]) -> bool:
-    wheres = {right.namespace, ""}
-    found = (_make(*each) for each in including(_key(right), right.verbs[0], wheres))
+    single: Right = right.paths or (right.groups[0], right.resources[0], "".join(right.resource_names))
+    found = (_make(*each) for each in including(single, right.verbs[0], {right.namespace, ""}))
     return any(each != right and each in others for each in found)
-
-
-def _key(right: RbacRight) -> Right:
-    return right.paths or (right.groups[0], right.resources[0], "".join(right.resource_names))
 
 
 def _make(verb: str, namespace: str, right: Right) -> RbacRight:
@@ -216,12 +208,7 @@ class Grant:
 
 def rights_to_apply(items: Iterable[tuple[Target, Resource]]) -> Iterator[RbacRight]:
     """Yield the rights that objects require, each with one verb and once per resource and namespace."""
-    return rights_in((target.key.namespace, resource) for target, resource in items)
-
-
-def rights_in(places: Iterable[tuple[str, Resource]]) -> Iterator[RbacRight]:
-    """Yield the rights that objects of resources in namespaces require, as `rights_to_apply`."""
-    distinct = dict.fromkeys((namespace, resource.group, resource.plural) for namespace, resource in places)
+    distinct = dict.fromkeys((target.key.namespace, resource.group, resource.plural) for target, resource in items)
     for (namespace, group, plural), verb in product(distinct, _VERBS):
         yield _make(verb, namespace, (group, plural, ""))
 
@@ -342,12 +329,8 @@ def parse_escalation(message: str, namespace: str) -> tuple[str, tuple[RbacRight
     user = _USER.search(before.rpartition("\n")[2]) if is_escalation else None
     if user is None:
         return "", ()
-    return user[1], tuple(_parse_rule(rule, namespace) for rule in _RULE.findall(after) if _ends_with_verbs(rule))
-
-
-def _ends_with_verbs(rule: str) -> bool:
-    _, found, verbs = rule.rpartition("Verbs:[")
-    return bool(found) and verbs.find("]}") == len(verbs) - len("]}")
+    rules = (rule for rule in _RULE.findall(after) if "Verbs:[" in rule and rule.endswith("]}"))
+    return user[1], tuple(_parse_rule(rule, namespace) for rule in rules)
 
 
 def describe_rights(rights: Iterable[RbacRight]) -> str:

@@ -31,7 +31,6 @@ from rukpak.controller.apply.drift import (
     Path,
     find_autoscalers,
     find_ignored_fields,
-    get_field,
     has_field,
     only,
     read_ignore_rules,
@@ -53,7 +52,7 @@ from rukpak.controller.building.revision import Revision
 from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.resources import GroupVersionKind, Resource
 from rukpak.controller.observe.records import Record, key_of, project
-from rukpak.controller.untrusted import text
+from rukpak.controller.untrusted import mapping, text
 
 # A group or a plural: anything else could lead to another path.
 _IN_A_PATH = re.compile(r"[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*").fullmatch
@@ -244,8 +243,8 @@ def find_left_behind(before: TargetSet, after: TargetSet) -> dict[ObjectKey, tup
     for target in before.targets:
         new = after.by_key.get(target.key)
         for place in _POD_SPECS if new else ():
-            old, now = get_field(target.manifest, place), get_field(new.manifest, place) if new else None
-            if isinstance(old, Mapping) and isinstance(now, Mapping):
+            old, now = mapping(target.manifest, *place), mapping(new.manifest, *place) if new else {}
+            if old and now:
                 gone = [name for name in _LEFT_BEHIND if old.get(name) and not now.get(name)]
                 paths = [".".join((*place, path)) for name in gone for path in _LEFT_BEHIND[name]]
                 found[target.key] = (*found.get(target.key, ()), *paths)
@@ -397,11 +396,9 @@ def _install_namespace(revision: Revision, targets: Collection[Target]) -> Targe
 
 
 def _defined_resources(objects: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Resource]:
-    definitions = [read_definition(manifest) for manifest in objects if key_of(manifest)[:2] == CRD]
+    defined = [read_definition(manifest).resource for manifest in objects if key_of(manifest)[:2] == CRD]
     return {
-        (each.group, each.kind): each.resource("")
-        for each in definitions
-        if all(map(_IN_A_PATH, (each.group, each.kind, each.plural)))
+        (each.group, each.kind): each for each in defined if all(map(_IN_A_PATH, (each.group, each.kind, each.plural)))
     }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from rukpak.controller.apply.drift import UnclaimedItems, identity_of
@@ -20,9 +20,12 @@ _MOST_REFUSED = 50
 """Fields named by a refusal that are looked for."""
 
 
-def united_trees(left: Tree, right: Tree) -> Tree:
-    """Return the fields of two trees."""
-    return {**left, **{name: united_trees(left.get(name, {}), child) for name, child in right.items()}}
+def united_trees(*trees: Tree) -> Tree:
+    """Return the fields that any of some trees has."""
+    children: dict[str, list[Tree]] = {}
+    for name, child in chain.from_iterable(tree.items() for tree in trees):
+        children.setdefault(name, []).append(child)
+    return {name: united_trees(*found) if len(found) > 1 else found[0] for name, found in children.items()}
 
 
 def inside(tree: Tree, value: Any) -> Tree:
@@ -137,20 +140,12 @@ def split_at(tree: Tree, path: Sequence[str]) -> tuple[Tree, Tree]:
 def walk(tree: Tree, value: Any) -> Iterator[tuple[str, Tree, bool, Any]]:
     """Yield the steps of a tree, what is below each, and whether a value has it, and what the value has there."""
     if isinstance(value, dict):
-        for name, child in tree.items():
-            if name.startswith("f:"):
-                yield name, child, name[2:] in value, value.get(name[2:])
-            elif name != ".":
-                yield name, child, False, None
-        return
-    if isinstance(value, list):
-        places = {name: place for name, _, place in find_items(tree, value)}
-        for name, child in tree.items():
-            if name != ".":
-                place = places.get(name)
-                yield name, child, place is not None, None if place is None else value[place]
-        return
-    yield from ((name, child, False, None) for name, child in tree.items() if name != ".")
+        below = {name: value[name[2:]] for name in tree if name.startswith("f:") and name[2:] in value}
+    elif isinstance(value, list):
+        below = {name: value[place] for name, _, place in find_items(tree, value)}
+    else:
+        below = {}
+    yield from ((name, child, name in below, below.get(name)) for name, child in tree.items() if name != ".")
 
 
 def find_items(tree: Tree, items: Sequence[Any]) -> Iterator[tuple[str, Tree, int]]:
@@ -174,10 +169,7 @@ def refused_part(tree: Tree, fields: Iterable[Sequence[str | int]]) -> Tree:
         tree: what was taken.
         fields: the steps to each field, with 0 for any item of a list.
     """
-    found: Tree = {}
-    for steps in islice(fields, _MOST_REFUSED):
-        found = united_trees(found, _below(tree, steps))
-    return found or tree
+    return united_trees(*(_below(tree, steps) for steps in islice(fields, _MOST_REFUSED))) or tree
 
 
 def _below(tree: Tree, steps: Sequence[str | int]) -> Tree:

@@ -82,7 +82,7 @@ def check_definitions(data: bytes) -> None:
 
 def _survey(old: CustomResourceDefinition, new: CustomResourceDefinition, objects: list[Any]) -> list[Any]:
     survey = Survey(new.name, CrdUpgradeSafety())
-    for trials in plan_trials(old, new, compare(old, new)).values():
+    for trials in plan_trials(old, new).values():
         for item in objects:
             if not find_identity_problem(item):
                 survey.add(item, trials)

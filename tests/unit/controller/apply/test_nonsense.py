@@ -277,7 +277,7 @@ def test_any_upgrade_of_a_definition_is_judged(live: Item, item: Item, objects: 
     findings = compare(old, new)
     tell(findings, 300)
     survey = Survey(new.name, CrdUpgradeSafety())
-    for trials in plan_trials(old, new, findings).values():
+    for trials in plan_trials(old, new).values():
         for each in objects:
             survey.add(each, trials)
     tell(survey.findings(), 300)
