@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache
 from http import HTTPStatus
 from pathlib import Path
 
@@ -81,6 +82,7 @@ from rukpak.controller.content.store import ContentStore
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import attempt
+from rukpak.controller.observe.following import ObjectReference
 from rukpak.controller.observe.records import key_of
 from rukpak.controller.revisions.references import look_up, read_config
 from rukpak.controller.revisions.source_access import SecretReader, read_demanded
@@ -347,19 +349,47 @@ def _with_config(
     spec = deployment.spec
     if not needs_objects(spec):
         return spec, None, {}
-    found = read_config(connect(options), deployment, None, lambda _object, _version: None)
+    found = read_config(connect(options), deployment, None, _forget)
     return spec.model_copy(update={"config": found.config}), found.confidential, found.secrets
 
 
 def make_context(options: argparse.Namespace, draft: Draft, deployment: BundleDeployment) -> BuildContext:
-    """Return what the sources of a BundleDeployment may use, read with the user's permissions."""
-    reader = _Reader(options, draft, deployment)
+    """Return what the sources of a BundleDeployment may use, read with the user's permissions.
+
+    It connects only if a source names something in the cluster. A ConfigMap of the draft need not exist.
+    """
+    connected = cache(lambda: SecretReader(connect(options), None))
+    maps = {
+        name: LocalContent(files={KEY: data}, annotations={names.PART: str(part)}) for name, part, data in draft.parts
+    }
+
+    def _read_credentials(index: int, source: Source) -> Credentials | None:
+        if not (source.secret or (deployment.spec.service_account_name and source.is_in_registry)):
+            return None
+        return connected().credentials(deployment, index, source, _forget)
+
+    def _read_trusted(index: int, source: Source) -> Trusted:
+        verification = source.verification
+        if verification is None or not any((*secrets_of(verification), *config_maps_of(verification))):
+            return Trusted()
+        return connected().trusted(deployment, index, source, _forget)
+
+    def _read_local(index: int, name: str) -> LocalContent:
+        place = f"spec.sources[{index}].configMap"
+        return maps.get(name) or connected().local_content(deployment, name, place, _forget)
+
     return BuildContext(
-        credentials=reader.read,
-        trusted=reader.read_trusted,
-        demanded=reader.read_demanded,
-        config_map=reader.read_local,
+        credentials=_read_credentials,
+        trusted=_read_trusted,
+        demanded=lambda index, source: read_demanded(
+            index, source, lambda *secret: connected().read_unfollowed(*secret)
+        ),
+        config_map=_read_local,
     )
+
+
+def _forget(_object: ObjectReference, _version: str | None) -> None:
+    """Take note of nothing: the command line waits for no change."""
 
 
 def make_builder(options: argparse.Namespace, store: ContentStore) -> Builder:
@@ -372,60 +402,6 @@ def make_builder(options: argparse.Namespace, store: ContentStore) -> Builder:
         means=settings_of(options).means(),
     )
     return Builder(store, settings, lambda: datetime.now(UTC))
-
-
-class _Reader:
-    """Reads what sources name in the cluster with the user's permissions; connects only if there is any."""
-
-    def __init__(self, options: argparse.Namespace, draft: Draft, deployment: BundleDeployment) -> None:
-        self._options, self._deployment = options, deployment
-        self._maps = {
-            name: LocalContent(files={KEY: data}, annotations={names.PART: str(part)})
-            for name, part, data in draft.parts
-        }
-        self._lock = threading.Lock()
-        self._connected: SecretReader | None = None
-
-    def _connect(self) -> SecretReader:
-        with self._lock:
-            self._connected = self._connected or SecretReader(connect(self._options), None)
-            return self._connected
-
-    def read(self, index: int, source: Source) -> Credentials | None:
-        """Return the credentials of one source; None if it names none.
-
-        Raises: BundleError as SecretReader.credentials; ConfigurationError.
-        """
-        if not (source.secret or (self._deployment.spec.service_account_name and source.is_in_registry)):
-            return None
-        return self._connect().credentials(self._deployment, index, source, lambda _secret, _version: None)
-
-    def read_trusted(self, index: int, source: Source) -> Trusted:
-        """Return what `verify` of one source names; it connects only if that is anything.
-
-        Raises: BundleError as SecretReader.trusted; ConfigurationError.
-        """
-        verification = source.verification
-        if verification is None or not any((*secrets_of(verification), *config_maps_of(verification))):
-            return Trusted()
-        return self._connect().trusted(self._deployment, index, source, lambda _object, _version: None)
-
-    def read_demanded(self, index: int, source: Source) -> Trusted:
-        """Return the keys that an option demands for one source; it connects only if they are in a Secret.
-
-        Raises: BundleError as read_demanded; ConfigurationError.
-        """
-        return read_demanded(index, source, lambda *secret: self._connect().read_unfollowed(*secret))
-
-    def read_local(self, index: int, name: str) -> LocalContent:
-        """Return the content of a ConfigMap, which need not exist if it is one of the draft.
-
-        Raises: BundleError as SecretReader.local_content; ConfigurationError.
-        """
-        if name in self._maps:
-            return self._maps[name]
-        place = f"spec.sources[{index}].configMap"
-        return self._connect().local_content(self._deployment, name, place, lambda _object, _version: None)
 
 
 # the result
