@@ -120,10 +120,8 @@ class Parser(argparse.ArgumentParser):
         options, unknown = self.parse_known_args([self.switches.get(word, word) for word in arguments])
         flags = [word for word in unknown if word.startswith("-") and word != "-"]
         if flags:
-            flag, known = (
-                flags[0].partition("=")[0],
-                (each for action in self._actions for each in action.option_strings),
-            )
+            flag = flags[0].partition("=")[0]
+            known = (each for action in self._actions for each in action.option_strings)
             self.error(f'unknown flag "{flag}"{suggest(flag, dict.fromkeys([*known, *self.switches]))}')
         if unknown:
             self.error(f'unexpected argument "{unknown[0]}"')

@@ -16,11 +16,11 @@ import argparse
 import secrets
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from http import HTTPStatus
 from pathlib import Path
 
@@ -31,7 +31,6 @@ from rukpak.api.plugins import (
     Credentials,
     Limits,
     LocalContent,
-    Lookup,
     Network,
     ReadsSecrets,
     RenderRequest,
@@ -54,7 +53,6 @@ from rukpak.controller.building.rendering import Task, render
 from rukpak.controller.building.request import (
     BuildContext,
     BuildSettings,
-    Found,
     Request,
     check,
     check_config,
@@ -293,7 +291,8 @@ def _render_draft(
     cancelled = threading.Event()
     context = replace(make_context(options, draft, deployment), unchecked=find_unchecked(spec, status.sources))
     if isinstance(served, Discovery):
-        context = replace(context, custom_kinds=served.custom_kinds, look_up=_look_up_as_user(options, served))
+        as_user = partial(look_up, connect(options), served.resource, None)
+        context = replace(context, custom_kinds=served.custom_kinds, look_up=as_user)
     resolved = builder.resolve(spec, match_pins(spec, status.sources), cancelled, context)
     if resolved.failure:
         raise resolved.failure
@@ -332,11 +331,6 @@ def _kept(options: argparse.Namespace, status: Status, served: Capabilities | Di
         return ()
     found = read_stored(connect(options), options, status.installed_revision)
     return (found,) if found else ()
-
-
-def _look_up_as_user(options: argparse.Namespace, served: Discovery) -> Callable[[Lookup], Found]:
-    client = connect(options)
-    return lambda lookup: look_up(client, served.resource, None, lookup)
 
 
 def _with_config(

@@ -152,11 +152,10 @@ def read_token(folder: Path) -> str:
     return (folder / "tokens.csv").read_text(encoding="utf-8").partition(",")[0]
 
 
-def etcd_command(folder: Path, ports: Ports, programs: Mapping[str, Path]) -> list[str | Path]:
-    """Return the command line of etcd. It does not sync its files, because test data is worthless."""
+def etcd_flags(folder: Path, ports: Ports) -> list[str]:
+    """Return the flags of etcd. It does not sync its files, because test data is worthless."""
     client, peer = f"http://127.0.0.1:{ports.etcd}", f"http://127.0.0.1:{ports.etcd_peer}"
     return [
-        programs["etcd"],
         f"--data-dir={folder / 'etcd'}",
         "--unsafe-no-fsync",
         f"--listen-client-urls={client}",
@@ -169,15 +168,14 @@ def etcd_command(folder: Path, ports: Ports, programs: Mapping[str, Path]) -> li
     ]
 
 
-def server_command(folder: Path, ports: Ports, programs: Mapping[str, Path], *, audit: bool) -> list[str | Path]:
-    """Return the command line of kube-apiserver, with RBAC, and optionally an audit log of metadata."""
+def server_flags(folder: Path, ports: Ports, *, audit: bool) -> list[str]:
+    """Return the flags of kube-apiserver, with RBAC, and optionally an audit log of metadata."""
     audited = [
         f"--audit-policy-file={folder / 'audit-policy.yaml'}",
         f"--audit-log-path={folder / 'audit.log'}",
         "--audit-log-maxsize=2000",
     ]
     return [
-        programs["kube-apiserver"],
         f"--etcd-servers=http://127.0.0.1:{ports.etcd}",
         f"--secure-port={ports.server}",
         "--bind-address=127.0.0.1",
@@ -197,10 +195,9 @@ def server_command(folder: Path, ports: Ports, programs: Mapping[str, Path], *, 
     ]
 
 
-def controller_manager_command(folder: Path, programs: Mapping[str, Path]) -> list[str | Path]:
-    """Return the command line of kube-controller-manager."""
+def controller_manager_flags(folder: Path) -> list[str]:
+    """Return the flags of kube-controller-manager."""
     return [
-        programs["kube-controller-manager"],
         f"--kubeconfig={folder / 'kube-controller-manager.kubeconfig'}",
         f"--service-account-private-key-file={folder / 'service-accounts.key'}",
         f"--root-ca-file={folder / 'ca.crt'}",
@@ -209,11 +206,6 @@ def controller_manager_command(folder: Path, programs: Mapping[str, Path]) -> li
         "--use-service-account-credentials=false",
         *_ALONE_AND_FAST,
     ]
-
-
-def scheduler_command(folder: Path, programs: Mapping[str, Path]) -> list[str | Path]:
-    """Return the command line of kube-scheduler."""
-    return [programs["kube-scheduler"], f"--kubeconfig={folder / 'kube-scheduler.kubeconfig'}", *_ALONE_AND_FAST]
 
 
 _ALONE_AND_FAST = ["--leader-elect=false", "--secure-port=0", "--kube-api-qps=500", "--kube-api-burst=1000"]
@@ -235,10 +227,9 @@ NODE: Mapping[str, Any] = {
 }
 
 
-def kwok_command(folder: Path, programs: Mapping[str, Path]) -> list[str | Path]:
-    """Return the command line of kwok. It manages only nodes with its annotation."""
+def kwok_flags(folder: Path) -> list[str]:
+    """Return the flags of kwok. It manages only nodes with its annotation."""
     return [
-        programs["kwok"],
         f"--kubeconfig={folder / 'kwok.kubeconfig'}",
         f"--config={STAGES}",
         "--manage-all-nodes=false",
@@ -330,14 +321,14 @@ class ControlPlane(Cluster):
         self._address = server_address(ports)
         self.etcd = f"http://127.0.0.1:{ports.etcd}"
         self._audit_log = folder / "audit.log"
-        commands = {
-            "etcd": etcd_command(folder, ports, programs),
-            "kube-apiserver": server_command(folder, ports, programs, audit=audit),
-            "kube-controller-manager": controller_manager_command(folder, programs),
-            "kube-scheduler": scheduler_command(folder, programs),
-            **({"kwok": kwok_command(folder, programs)} if "kwok" in programs else {}),
+        flags = {
+            "etcd": etcd_flags(folder, ports),
+            "kube-apiserver": server_flags(folder, ports, audit=audit),
+            "kube-controller-manager": controller_manager_flags(folder),
+            "kube-scheduler": [f"--kubeconfig={folder / 'kube-scheduler.kubeconfig'}", *_ALONE_AND_FAST],
+            **({"kwok": kwok_flags(folder)} if "kwok" in programs else {}),
         }
-        self.components = {name: Process(name, folder, command) for name, command in commands.items()}
+        self.components = {name: Process(name, folder, [programs[name], *each]) for name, each in flags.items()}
         """By name, in the order in which they are started."""
 
     def exports(self) -> str:
