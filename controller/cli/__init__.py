@@ -79,12 +79,12 @@ def _run(words: Sequence[str]) -> int:
 
             return answer(line)
         case [verb, *arguments] if verb in VERBS:
-            return _run_verb(verb, make_parser(verb).read(arguments))
+            return _run_verb(make_parser(verb).read(arguments))
     return _refuse(words)
 
 
-def _run_verb(verb: str, options: argparse.Namespace) -> int:
-    run = load(verb)
+def _run_verb(options: argparse.Namespace) -> int:
+    run = load(options.verb)
     from rukpak.controller.kube.errors import ApiError, ConfigurationError  # noqa: PLC0415 - slow to import, not for --help
 
     try:
@@ -95,11 +95,11 @@ def _run_verb(verb: str, options: argparse.Namespace) -> int:
     except NoConsentError:
         tell("rukpak: canceled; no Secret was read")
     except MisuseError as error:
-        tell(f"rukpak {verb}: {error}")
+        tell(f"rukpak {options.verb}: {error}")
         return MISUSE
     except (FailedError, ApiError, ConfigurationError) as error:
-        tell(f"rukpak {verb}: {explain(error)}")
-    return VERBS[verb].failed
+        tell(f"rukpak {options.verb}: {explain(error)}")
+    return VERBS[options.verb].failed
 
 
 def _refuse(words: Sequence[str]) -> int:

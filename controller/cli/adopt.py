@@ -280,12 +280,12 @@ def _carry_out(adoption: Adoption, options: argparse.Namespace) -> int:
     try:
         adopted = adoption.carry_out(options.timeout)
     except (UnfinishedError, ApiError) as error:
-        tell(f"rukpak adopt: {adoption.name}: {explain(error)}")
+        tell(f"rukpak {options.verb}: {adoption.name}: {explain(error)}")
         for line in (*adoption.done, *adoption.kept):
             tell(f"  {line}")
         tell("correct that and run the command again")
         return FAILED
-    status = conclude("adopt", options, [adopted], [], done=adoption.outcome)
+    status = conclude(options, [adopted], [], done=adoption.outcome)
     tell_all(adoption.describe_rest())
     return status
 

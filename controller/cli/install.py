@@ -111,7 +111,7 @@ def install(options: argparse.Namespace) -> int:
     _tidy(client, value, found, is_installed=options.wait and not failures)
     if options.wait and not failures:
         _tell_moved(values[0], reviewed.revision)
-    return conclude("install", options, values, failures, done=done)
+    return conclude(options, values, failures, done=done)
 
 
 def _tell_moved(value: Manifest, shown: Revision) -> None:
@@ -291,7 +291,7 @@ def push(options: argparse.Namespace) -> int:
     value = found if spec == found["spec"] else _replace_spec(client, found, spec)
     values, failures = wait_if_asked(options, deployments, awaits_ready, [value])
     _tidy(client, value, found, is_installed=options.wait and not failures)
-    return conclude("push", options, values, failures, done=f"pushed {parts[0][1].digest}")
+    return conclude(options, values, failures, done=f"pushed {parts[0][1].digest}")
 
 
 def _in_namespace(found: Manifest, namespace: str | None) -> Manifest:

@@ -113,7 +113,7 @@ class Parser(argparse.ArgumentParser):
         return formatter.format_help()
 
     def read(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """Return the options; on a mistake print it and exit with status 2."""
+        """Return the options, with the name of the verb; on a mistake print it and exit with status 2."""
         if "--help=all" in arguments:
             print(self.format_help(is_whole=True), end="")
             self.exit()
@@ -125,6 +125,7 @@ class Parser(argparse.ArgumentParser):
             self.error(f'unknown flag "{flag}"{suggest(flag, dict.fromkeys([*known, *self.switches]))}')
         if unknown:
             self.error(f'unexpected argument "{unknown[0]}"')
+        options.verb = self.verb
         return options
 
     def error(self, message: str) -> NoReturn:
