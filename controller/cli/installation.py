@@ -540,15 +540,12 @@ def _check_git() -> Finding:
     path = shutil.which("git")
     if path is None:
         return warning("no git on PATH; install it")
-    return ok(f"{_version_of_git(path).removeprefix('git version ')} ({path})")
-
-
-def _version_of_git(path: str) -> str:
     try:
         done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=GIT_SECONDS, check=False)
+        said = done.stdout.partition("\n")[0].removeprefix("git version ")
     except (OSError, subprocess.TimeoutExpired):
-        return "unknown version"
-    return (done.stdout.splitlines() or ["unknown version"])[0]
+        said = ""
+    return ok(f"{said or 'unknown version'} ({path})")
 
 
 def show_definition(options: argparse.Namespace) -> int:

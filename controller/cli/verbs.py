@@ -575,7 +575,6 @@ BUNDLES = {
         description="Create a BundleDeployment, or change the one that exists, after showing what that would change "
         "and what the bundle may do once it runs. What no flag says stays as it is. Content of this machine is put "
         "into ConfigMaps of the install namespace, at most 32 MiB, or with --registry into an image.",
-        usage="NAME SOURCE [flags]",
         examples={
             "install shop ./shop": "a folder of manifests or a chart; run it again after a change",
             "install shop ./shop-1.2.0.tgz -n shop --values production.yaml --wait": "return when it is Ready",

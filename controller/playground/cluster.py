@@ -24,6 +24,7 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -274,9 +275,9 @@ class Cluster:
         self._kubectl = kubectl
         self._cache = cache
 
-    @property
+    @cached_property
     def server(self) -> str:
-        """Return the address of the API server."""
+        """The address of the API server."""
         return self.kubectl("config", "view", "--minify", "--output=jsonpath={.clusters[0].cluster.server}")
 
     def kubectl(self, *arguments: str, input: str | None = None) -> str:  # noqa: A002 -- as subprocess.run has it
@@ -318,7 +319,7 @@ class ControlPlane(Cluster):
         super().__init__(kubeconfig=folder / "kubeconfig", kubectl=programs["kubectl"], cache=folder / "kubectl-cache")
         self.folder = folder
         self.programs = programs
-        self._address = server_address(ports)
+        self.server = server_address(ports)
         self.etcd = f"http://127.0.0.1:{ports.etcd}"
         self._audit_log = folder / "audit.log"
         flags = {
@@ -339,11 +340,6 @@ class ControlPlane(Cluster):
         variables = {"KUBECONFIG": shlex.quote(str(self.kubeconfig)), "KUBECACHEDIR": shlex.quote(str(self._cache))}
         variables |= {"PATH": path, **({"REGISTRY": host} if (host := registry_of(self.folder)) else {})}
         return "".join(f"export {name}={value}\n" for name, value in variables.items())
-
-    @property
-    def server(self) -> str:
-        """Return the address of the API server."""
-        return self._address
 
     def start(self, *names: str) -> None:
         """Start components that do not run; return when etcd and kube-apiserver, if they are among these, answer.
@@ -418,7 +414,7 @@ class ControlPlane(Cluster):
     def _get(self, path: str, created: Mapping[str, Any] | None = None) -> bytes | None:
         headers = {"Authorization": f"Bearer {read_token(self.folder)}", "Content-Type": "application/json"}
         body = json.dumps(created).encode() if created else None
-        request = urllib.request.Request(self._address + path, body, headers)  # noqa: S310 -- our own address
+        request = urllib.request.Request(self.server + path, body, headers)  # noqa: S310 -- our own address
         return _fetch(request, ssl.create_default_context(cafile=self.folder / "ca.crt"))
 
     def _wait(self, name: str, what: str, condition: Callable[[], bool]) -> None:
