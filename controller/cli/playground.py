@@ -80,7 +80,11 @@ def _up(settings: Settings, folder: Path) -> int:
         programs = obtain_programs(Binaries(settings, tell), needs_helm="helm" not in list_programs(""))
         folder.mkdir(mode=0o700, parents=True)
         try:
-            _start(folder, programs)
+            cluster = make_control_plane(folder, programs, audit=False)
+            if "helm" in programs:
+                (folder / "bin" / "helm").symlink_to(programs["helm"])
+            _run(cluster)
+            (folder / _WHOLE).touch()
         except BaseException:
             take_away(folder)
             raise
@@ -163,14 +167,6 @@ def obtain_programs(binaries: Binaries, *, needs_helm: bool) -> dict[str, Path]:
         except MissingError as error:
             tell(f"no chart can be installed: {error}")
     return programs
-
-
-def _start(folder: Path, programs: Mapping[str, Path]) -> None:
-    cluster = make_control_plane(folder, programs, audit=False)
-    if "helm" in programs:
-        (folder / "bin" / "helm").symlink_to(programs["helm"])
-    _run(cluster)
-    (folder / _WHOLE).touch()
 
 
 def _run(cluster: ControlPlane) -> None:
