@@ -25,7 +25,7 @@ from importlib.metadata import version
 from rukpak.api.errors import BundleError
 from rukpak.controller.cli.command import MISUSE, NoConsentError, explain, tell
 from rukpak.controller.cli.parser import program, suggest
-from rukpak.controller.cli.verbs import GROUPS, VERBS, Run, make_parser
+from rukpak.controller.cli.verbs import GROUPS, VERBS, load, make_parser
 from rukpak.controller.views import FailedError, MisuseError
 
 # Pydantic would read the metadata of all installed packages, to find some that observe models; a verb is then imported.
@@ -58,6 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _run(words)
         finally:
             sys.stdout.flush()  # also after the help of a verb, which exits
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains when it exits
         return BROKEN_PIPE
@@ -77,34 +79,27 @@ def _run(words: Sequence[str]) -> int:
 
             return answer(line)
         case [verb, *arguments] if verb in VERBS:
-            return _run_verb(verb, make_parser(verb).read(arguments))
+            return _run_verb(make_parser(verb).read(arguments))
     return _refuse(words)
 
 
-def _run_verb(verb: str, options: argparse.Namespace) -> int:
-    try:
-        return _translate_errors(VERBS[verb].load(), options)
-    except BundleError as error:
-        for line in error.message.splitlines():
-            tell(f"{error.reason.value}: {line}")
-        return VERBS[verb].failed
-    except (FailedError, MisuseError) as error:
-        tell(f"rukpak {verb}: {error}")
-        return MISUSE if isinstance(error, MisuseError) else VERBS[verb].failed
-    except NoConsentError:
-        tell("rukpak: canceled; no Secret was read")
-        return VERBS[verb].failed
-    except KeyboardInterrupt:
-        return INTERRUPTED
-
-
-def _translate_errors(run: Run, options: argparse.Namespace) -> int:
+def _run_verb(options: argparse.Namespace) -> int:
+    run = load(options.verb)
     from rukpak.controller.kube.errors import ApiError, ConfigurationError  # noqa: PLC0415 - slow to import, not for --help
 
     try:
         return run(options)
-    except (ApiError, ConfigurationError) as error:
-        raise FailedError(explain(error)) from None
+    except BundleError as error:
+        for line in error.message.splitlines():
+            tell(f"{error.reason.value}: {line}")
+    except NoConsentError:
+        tell("rukpak: canceled; no Secret was read")
+    except MisuseError as error:
+        tell(f"rukpak {options.verb}: {error}")
+        return MISUSE
+    except (FailedError, ApiError, ConfigurationError) as error:
+        tell(f"rukpak {options.verb}: {explain(error)}")
+    return VERBS[options.verb].failed
 
 
 def _refuse(words: Sequence[str]) -> int:

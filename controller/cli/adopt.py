@@ -280,12 +280,12 @@ def _carry_out(adoption: Adoption, options: argparse.Namespace) -> int:
     try:
         adopted = adoption.carry_out(options.timeout)
     except (UnfinishedError, ApiError) as error:
-        tell(f"rukpak adopt: {adoption.name}: {explain(error)}")
+        tell(f"rukpak {options.verb}: {adoption.name}: {explain(error)}")
         for line in (*adoption.done, *adoption.kept):
             tell(f"  {line}")
         tell("correct that and run the command again")
         return FAILED
-    status = conclude("adopt", options, [adopted], [], done=adoption.outcome)
+    status = conclude(options, [adopted], [], done=adoption.outcome)
     tell_all(adoption.describe_rest())
     return status
 
@@ -327,7 +327,7 @@ def _adopt_from_tool(client: Client, options: argparse.Namespace, draft: Draft) 
         differences={each.key: each for each in comparison.objects},
         is_whole=options.diff,
         outcome=f"adopted {_count(sum(each.standing is Standing.TAKEN for each in findings))} from {origin}",
-        kept=[f"the release of Helm is kept: {', '.join(release.names)}"] if release else [],
+        kept=[f"the release of Helm is kept: {', '.join(release.paths)}"] if release else [],
         deployment=deployment,
         origin=origin,
         protection=protection,
@@ -391,7 +391,7 @@ class ToolAdoption(Adoption):
             yield f"  Suspend:   {rival}{' (is suspended already)' if rival.is_suspended else ''}"
         if self.protection != self.deployment.spec.collision_protection:
             yield f"  Allow:     collisionProtection: {self.protection}, until the objects are taken over"
-        for name in self.release.names if self.release else ():
+        for name in self.release.paths if self.release else ():
             yield f"  Delete:    {name}, at the end"
 
     def _summarize(self) -> Iterator[str]:

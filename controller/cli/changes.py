@@ -88,8 +88,8 @@ def pause(options: argparse.Namespace) -> int:
     Raises: MisuseError, ApiError, ConfigurationError.
     """
     if options.all:
-        return _change_all("pause", options, _pause_with_all, done="paused", awaits=awaits_pause)
-    return _change("pause", options, PAUSE, done="paused", awaits=awaits_pause)
+        return _change_all(options, _pause_with_all, done="paused", awaits=awaits_pause)
+    return _change(options, PAUSE, done="paused", awaits=awaits_pause)
 
 
 def resume(options: argparse.Namespace) -> int:
@@ -98,8 +98,8 @@ def resume(options: argparse.Namespace) -> int:
     Raises: MisuseError, ApiError, ConfigurationError.
     """
     if options.all:
-        return _change_all("resume", options, _resume_with_all, done="resumed", awaits=awaits_ready)
-    return _change("resume", options, RESUME, done="resumed", awaits=awaits_ready)
+        return _change_all(options, _resume_with_all, done="resumed", awaits=awaits_ready)
+    return _change(options, RESUME, done="resumed", awaits=awaits_ready)
 
 
 def _pause_with_all(value: Manifest) -> Mapping[str, Any] | None:
@@ -124,26 +124,26 @@ def reconcile(options: argparse.Namespace) -> int:
     requested_at = datetime.now(UTC).isoformat(timespec="microseconds")
     change = make_request(requested_at)
     awaits = _awaits_reconciliation(requested_at)
-    return _change("reconcile", options, change, done="reconciliation requested", awaits=awaits)
+    return _change(options, change, done="reconciliation requested", awaits=awaits)
 
 
-def _change(verb: str, options: argparse.Namespace, change: Mapping[str, Any], *, done: str, awaits: Awaits) -> int:
+def _change(options: argparse.Namespace, change: Mapping[str, Any], *, done: str, awaits: Awaits) -> int:
     check(options, default_all=False)
     deployments = Deployments(connect(options))
     if not options.names:
-        selected = select(verb, options, deployments)
+        selected = select(options, deployments)
         options.names = [value["metadata"]["name"] for value in selected]
-    found = find_each(verb, options.names, lambda name: deployments.change(name, change))
+    found = find_each(options, lambda name: deployments.change(name, change))
     values, failures = wait_if_asked(options, deployments, awaits, found)
-    status = conclude(verb, options, values, failures, done=done)
+    status = conclude(options, values, failures, done=done)
     return status or (0 if is_complete(options, found) else FAILED)
 
 
-def _change_all(verb: str, options: argparse.Namespace, choose: Choose, *, done: str, awaits: Awaits) -> int:
+def _change_all(options: argparse.Namespace, choose: Choose, *, done: str, awaits: Awaits) -> int:
     """Change all as far as possible: one that cannot be changed must not keep the others from it, in an incident."""
     check(options, default_all=False)
     deployments = Deployments(connect(options))
-    found = select(verb, options, deployments)
+    found = select(options, deployments)
     changed, failed = [], False
     for value in found:
         try:
@@ -153,15 +153,15 @@ def _change_all(verb: str, options: argparse.Namespace, choose: Choose, *, done:
             if error.reason == UNREACHABLE:
                 raise
             failed = True
-            tell(f"rukpak {verb}: {value['metadata']['name']}: {explain(error)}")
+            tell(f"rukpak {options.verb}: {value['metadata']['name']}: {explain(error)}")
     stay = [
         value["metadata"]["name"] for value in found if value["spec"].get("paused") and not _is_paused_with_all(value)
     ]
     if stay:
-        remedy = "" if verb == "pause" else f'; "{program()} resume NAME" resumes one'
+        remedy = "" if options.verb == "pause" else f'; "{program()} resume NAME" resumes one'
         tell(f"left as they were, paused by themselves: {some(stay)}{remedy}")
     values, failures = wait_if_asked(options, deployments, awaits, changed)
-    return conclude(verb, options, values, failures, done=done) or (FAILED if failed else 0)
+    return conclude(options, values, failures, done=done) or (FAILED if failed else 0)
 
 
 def _change_as_read(deployments: Deployments, value: Manifest, choose: Choose) -> Manifest | None:
@@ -212,7 +212,7 @@ def approve(options: argparse.Namespace) -> int:
 
     Raises: MisuseError, ApiError, ConfigurationError.
     """
-    return _decide("approve", options, "approved", awaits_ready)
+    return _decide(options, "approved", awaits_ready)
 
 
 def deny(options: argparse.Namespace) -> int:
@@ -220,17 +220,17 @@ def deny(options: argparse.Namespace) -> int:
 
     Raises: MisuseError, ApiError, ConfigurationError.
     """
-    return _decide("deny", options, "denied", _awaits_denial)
+    return _decide(options, "denied", _awaits_denial)
 
 
-def _decide(verb: str, options: argparse.Namespace, done: str, awaits: Awaits) -> int:
+def _decide(options: argparse.Namespace, done: str, awaits: Awaits) -> int:
     deployments = Deployments(connect(options))
     choice = _choose(deployments, options)
-    tell_all(_describe_choice(verb, choice))
+    tell_all(_describe_choice(options.verb, choice))
     confirm(options, f"nothing was {done}")
-    value = decide(verb, deployments, choice, lambda: _choose(deployments, options))
+    value = decide(options.verb, deployments, choice, lambda: _choose(deployments, options))
     values, failures = wait_if_asked(options, deployments, awaits, [value])
-    return conclude(verb, options, values, failures, done=f"revision {short(choice.digest)} {done}")
+    return conclude(options, values, failures, done=f"revision {short(choice.digest)} {done}")
 
 
 def _choose(deployments: Deployments, options: argparse.Namespace) -> Choice:
@@ -358,7 +358,7 @@ def roll_back(options: argparse.Namespace) -> int:
     if digest:
         undo = f"{program()} rollback {options.name} --undo"
         tell(f"new content and config are ignored until the rollback is undone: {undo}")
-    return conclude("rollback", options, values, failures, done=done)
+    return conclude(options, values, failures, done=done)
 
 
 def _choose_revision(deployment: BundleDeployment, text: str) -> str:

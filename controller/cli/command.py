@@ -51,7 +51,7 @@ def connect(options: argparse.Namespace, pool: int = 0) -> Client:
 
 
 def explain(error: Exception) -> str:
-    """Return the message of an ApiError or ConfigurationError; with a remedy if the server did not answer."""
+    """Return the message of an error; that of an ApiError with a remedy if the server did not answer."""
     from rukpak.controller.kube.errors import UNREACHABLE, ApiError  # noqa: PLC0415 - slow to import, not for --help
 
     if not isinstance(error, ApiError):

@@ -587,7 +587,10 @@ def write_with_content(client: Client, draft: Draft, found: Manifest | None, wri
             delete_parts(client, value, maps_of(found) if found else ())
         raise
     if not found:
-        _claim(client, written, created)
+        change = {"metadata": {"ownerReferences": _references(written)}}
+        for name in created:
+            path = CONFIG_MAPS.path(written["spec"]["installNamespace"], name)
+            client.merge_patch(path, change, manager=MANAGER)
     return written
 
 
@@ -620,12 +623,6 @@ def write_parts(client: Client, value: Manifest, parts: Iterable[tuple[str, Part
             yield name
         else:
             _check_existing(client, namespace, name, part)
-
-
-def _claim(client: Client, value: Manifest, created: Iterable[str]) -> None:
-    namespace, change = value["spec"]["installNamespace"], {"metadata": {"ownerReferences": _references(value)}}
-    for name in created:
-        client.merge_patch(CONFIG_MAPS.path(namespace, name), change, manager=MANAGER)
 
 
 def delete_parts(client: Client, value: Manifest, kept: Collection[str]) -> None:

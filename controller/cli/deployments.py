@@ -34,18 +34,17 @@ QUIET_SECONDS = 5.0
 _CLEAR = "\r\x1b[K"
 
 
-def select(verb: str, options: argparse.Namespace, deployments: Deployments) -> list[Manifest]:
+def select(options: argparse.Namespace, deployments: Deployments) -> list[Manifest]:
     """Return the BundleDeployments that the options select; report on stderr which names do not exist, or that none do.
 
     Args:
-        verb: of the command line.
-        options: of it, after `check`.
+        options: of the command line, after `check`.
         deployments: of the cluster.
 
     Raises: ApiError.
     """
     if options.names:
-        return find_each(verb, options.names, deployments.get)
+        return find_each(options, deployments.get)
     found = deployments.all(options.selector or "")
     if not found and not options.output:
         tell("no BundleDeployments found")
@@ -64,11 +63,11 @@ def check(options: argparse.Namespace, *, default_all: bool) -> None:
         raise MisuseError("specify a NAME, --selector or --all")
 
 
-def find_each(verb: str, wanted: Iterable[str], find: Callable[[str], Manifest | None]) -> list[Manifest]:
-    """Return the BundleDeployments that exist; report the others on stderr."""
-    found = [(name, find(name)) for name in dict.fromkeys(wanted)]
+def find_each(options: argparse.Namespace, find: Callable[[str], Manifest | None]) -> list[Manifest]:
+    """Return the BundleDeployments of these names that exist; report the others on stderr."""
+    found = [(name, find(name)) for name in dict.fromkeys(options.names)]
     for name in (name for name, value in found if value is None):
-        tell(f'rukpak {verb}: BundleDeployment "{name}" not found')
+        tell(f'rukpak {options.verb}: BundleDeployment "{name}" not found')
     return [value for _, value in found if value is not None]
 
 
@@ -162,13 +161,10 @@ def wait_if_asked(
     return wait_until(deployments, awaits, options.timeout, values) if options.wait else (values, [])
 
 
-def conclude(
-    verb: str, options: argparse.Namespace, values: Sequence[Manifest], failures: Sequence[Failure], *, done: str
-) -> int:
+def conclude(options: argparse.Namespace, values: Sequence[Manifest], failures: Sequence[Failure], *, done: str) -> int:
     """Print what has become of BundleDeployments, and what was not reached; return the exit status.
 
     Args:
-        verb: of the command line.
         options: of the command line, with `output`.
         values: the last state of each.
         failures: those that did not reach what was awaited.
@@ -176,15 +172,15 @@ def conclude(
     """
     lines = "".join(f"{name_of(value)} {done}\n" for value in values)
     print(show(values, options.output) if options.output else lines, end="", flush=True)
-    report(verb, failures, is_explained=False)
+    report(options, failures, is_explained=False)
     return FAILED if failures else 0
 
 
-def report(verb: str, failures: Iterable[Failure], *, is_explained: bool) -> None:
+def report(options: argparse.Namespace, failures: Iterable[Failure], *, is_explained: bool) -> None:
     """Print on stderr what was not reached; without its message if that is explained elsewhere."""
     for failure in failures:
         text = f": {failure.text}" if failure.text and not is_explained else ""
-        tell(f"rukpak {verb}: {failure.name}: {failure.cause}{text}")
+        tell(f"rukpak {options.verb}: {failure.name}: {failure.cause}{text}")
 
 
 def _find_awaited(value: Manifest, awaits: Awaits) -> Awaited:
@@ -287,20 +283,19 @@ def condition(deployment: BundleDeployment, kind: str) -> tuple[str, str, str]:
     return found.status, found.reason, found.message
 
 
-def tell_unserved(verb: str, client: Client, namespace: str, values: Iterable[Manifest]) -> None:
+def tell_unserved(options: argparse.Namespace, client: Client, values: Iterable[Manifest]) -> None:
     """Print on stderr on which BundleDeployments no controller acts, and what to do.
 
     Nothing is printed if the user may not read Leases.
 
     Args:
-        verb: of the command line.
+        options: of the command line, with the namespace of the controller.
         client: of the cluster.
-        namespace: of the controller.
         values: the BundleDeployments.
 
     Raises: ApiError.
     """
     metadata = [value["metadata"] for value in values]
     shards = {each["name"]: (each.get("labels") or {}).get(names.SHARD) or "" for each in metadata}
-    for line in describe_unserved(shards, partial(explain_unserved, client, namespace)):
-        tell(f"rukpak {verb}: {line}")
+    for line in describe_unserved(shards, partial(explain_unserved, client, options.namespace)):
+        tell(f"rukpak {options.verb}: {line}")

@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from rukpak.controller.cli.command import FAILED, connect, tell
-from rukpak.controller.cli.deployments import find_each
+from rukpak.controller.cli.command import connect, tell
 from rukpak.controller.cli.verbs import LEVELS
 from rukpak.controller.content.limits import one_line
 from rukpak.controller.kube.client import Client
@@ -35,11 +34,11 @@ _STANDARD = ("time", "level", "msg", "logger", "BundleDeployment", "reconcileID"
 def show_events(options: argparse.Namespace) -> int:
     """Show Events; return the exit status.
 
-    Raises: ApiError, ConfigurationError.
+    Raises: FailedError without the one that is named; ApiError, ConfigurationError.
     """
     client = connect(options)
-    if not find_each("events", [options.name], Deployments(client).get):
-        return FAILED
+    if not Deployments(client).exists(options.name, ""):
+        raise FailedError(f'BundleDeployment "{options.name}" not found')
     if options.watch:
         return _follow_events(client, options)
     path, selector = EVENTS.path(NAMESPACE), select_about(options.name)

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
-from http import HTTPStatus
 from typing import Any
 
 from rukpak.controller.cli.command import FAILED, connect, read_file, tell
 from rukpak.controller.formats.manifests import read_documents
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
-from rukpak.controller.kube.errors import attempt
 from rukpak.controller.kube.resources import Resource
 from rukpak.controller.observe.health.expressions import MISSING, evaluate, find_problem, is_available
 from rukpak.controller.observe.health.rules import assess
@@ -25,7 +23,7 @@ from rukpak.controller.observe.health.verdict import Context, State, Verdict
 from rukpak.controller.observe.records import key_of
 from rukpak.controller.untrusted import text
 from rukpak.controller.views import FailedError, MisuseError
-from rukpak.controller.views.access import with_pods
+from rukpak.controller.views.access import read_if_exists, with_pods
 from rukpak.controller.views.texts import dump_as, to_table
 
 _FLAGS = {"inProgress": "in_progress", "failed": "failed", "current": "expr"}
@@ -87,7 +85,7 @@ def _get(client: Client, options: argparse.Namespace) -> dict[str, Any]:
     if resource is None:
         raise FailedError(f'the cluster does not serve "{kind}"')
     path = resource.path(options.namespace if resource.namespaced else "", name)
-    found = attempt(lambda: client.get(path), HTTPStatus.NOT_FOUND)
+    found = read_if_exists(client, path)
     if found is None:
         place = f' in namespace "{options.namespace}"' if resource.namespaced else ""
         raise FailedError(f'{resource.kind} "{name}" not found{place}')

@@ -111,7 +111,7 @@ def install(options: argparse.Namespace) -> int:
     _tidy(client, value, found, is_installed=options.wait and not failures)
     if options.wait and not failures:
         _tell_moved(values[0], reviewed.revision)
-    return conclude("install", options, values, failures, done=done)
+    return conclude(options, values, failures, done=done)
 
 
 def _tell_moved(value: Manifest, shown: Revision) -> None:
@@ -291,7 +291,7 @@ def push(options: argparse.Namespace) -> int:
     value = found if spec == found["spec"] else _replace_spec(client, found, spec)
     values, failures = wait_if_asked(options, deployments, awaits_ready, [value])
     _tidy(client, value, found, is_installed=options.wait and not failures)
-    return conclude("push", options, values, failures, done=f"pushed {parts[0][1].digest}")
+    return conclude(options, values, failures, done=f"pushed {parts[0][1].digest}")
 
 
 def _in_namespace(found: Manifest, namespace: str | None) -> Manifest:
@@ -346,6 +346,8 @@ def _push_to_registry(options: argparse.Namespace, reference: str) -> str:
 
     Raises: BundleError with the reason of the registry; MisuseError.
     """
+    from rukpak.controller.sources.image.registry import push_image  # noqa: PLC0415 - slow to import
+
     parameters = {"ref": reference.removeprefix(OCI), **read_trust(vars(options))}
     credentials = _credentials(options)
     archive = pack(options.source, Limits().compressed_bytes)
@@ -360,16 +362,10 @@ def _push_to_registry(options: argparse.Namespace, reference: str) -> str:
             network=network_of(options),
             credentials=credentials,
         )
-        return _push_image(parameters, archive, access)
-
-
-def _push_image(parameters: dict[str, Any], archive: bytes, access: Access) -> str:
-    from rukpak.controller.sources.image.registry import push_image  # noqa: PLC0415 - slow to import
-
-    try:
-        return push_image(parameters, archive, access)
-    except ValueError as error:
-        raise MisuseError(f"image reference {quote(parameters['ref'])} {error}") from None
+        try:
+            return push_image(parameters, archive, access)
+        except ValueError as error:
+            raise MisuseError(f"image reference {quote(parameters['ref'])} {error}") from None
 
 
 def _credentials(options: argparse.Namespace) -> Credentials | None:
@@ -378,7 +374,8 @@ def _credentials(options: argparse.Namespace) -> Credentials | None:
         if not password:
             raise MisuseError("--username: requires the password on stdin")
         return Credentials(username=options.username, password=password)
-    file = Path(options.registry_config or _default_config())
+    folder = Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
+    file = Path(options.registry_config or folder / "config.json")
     if not options.registry_config and not file.is_file():
         return None
     encoded = base64.b64encode(read_file(str(file))).decode()
@@ -391,8 +388,3 @@ def _credentials(options: argparse.Namespace) -> Credentials | None:
         problem = "has no credentials; log in, or use --username (credential helpers are not run)"
         raise MisuseError(f"--registry-config: {quote(str(file))} {problem}")
     return found
-
-
-def _default_config() -> Path:
-    folder = os.environ.get("DOCKER_CONFIG")
-    return (Path(folder) if folder else Path.home() / ".docker") / "config.json"

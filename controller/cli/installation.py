@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum
-from functools import partial
+from functools import cache, partial
 from http import HTTPStatus
 from importlib.metadata import version
 from pathlib import Path
@@ -158,21 +158,18 @@ def show_plugins(options: argparse.Namespace) -> int:
 
 
 def _read_cluster(options: argparse.Namespace) -> dict[str, Any]:
-    try:
-        client = connect(options)
-    except ConfigurationError as error:
-        return {part: {"error": explain(error)} for part in ("controller", "api", "kubernetes")}
+    client = cache(partial(connect, options))
     return {
-        "controller": _guard(lambda: _describe(read_holder(client, options.namespace))),
-        "api": _guard(lambda: _read_api(client)),
-        "kubernetes": _guard(lambda: {"version": Discovery(client).version()}),
+        "controller": _guard(lambda: _describe(read_holder(client(), options.namespace))),
+        "api": _guard(lambda: _read_api(client())),
+        "kubernetes": _guard(lambda: {"version": Discovery(client()).version()}),
     }
 
 
 def _guard(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     try:
         return read()
-    except ApiError as error:
+    except (ApiError, ConfigurationError) as error:
         return {"error": explain(error)}
 
 
@@ -543,15 +540,12 @@ def _check_git() -> Finding:
     path = shutil.which("git")
     if path is None:
         return warning("no git on PATH; install it")
-    return ok(f"{_version_of_git(path).removeprefix('git version ')} ({path})")
-
-
-def _version_of_git(path: str) -> str:
     try:
         done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=GIT_SECONDS, check=False)
+        said = done.stdout.partition("\n")[0].removeprefix("git version ")
     except (OSError, subprocess.TimeoutExpired):
-        return "unknown version"
-    return (done.stdout.splitlines() or ["unknown version"])[0]
+        said = ""
+    return ok(f"{said or 'unknown version'} ({path})")
 
 
 def show_definition(options: argparse.Namespace) -> int:

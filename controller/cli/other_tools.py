@@ -40,11 +40,11 @@ from rukpak.controller.formats.objects import ObjectKey, collect_objects
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import attempt
-from rukpak.controller.kube.resources import GroupVersionKind, Resource
+from rukpak.controller.kube.resources import CONFIG_MAPS, SECRETS, GroupVersionKind, Resource
 from rukpak.controller.observe.records import Entry, entries_of, entry_of, fields_of, key_of, project
 from rukpak.controller.untrusted import is_object_name, mapping, strings
 from rukpak.controller.views import FailedError, MisuseError
-from rukpak.controller.views.access import MANAGER, REQUESTS, Manifest
+from rukpak.controller.views.access import MANAGER, REQUESTS, Manifest, read_if_exists
 from rukpak.controller.views.comparison import SERVER_METADATA, clean
 
 FLUX_NAMESPACE = "flux-system"
@@ -213,10 +213,8 @@ def _name_tool(tool: Tool, name: str, namespace: str, default: str) -> str | Non
 class Release:
     """A release of Helm."""
 
-    paths: tuple[str, ...]
-    """Paths of the Secrets or ConfigMaps, the oldest revision first."""
-    names: tuple[str, ...]
-    """Their names: `Secret blog/sh.helm.release.v1.blog.v1`."""
+    paths: Mapping[str, str]
+    """Paths of the Secrets or ConfigMaps, by name (`Secret blog/sh.helm.release.v1.blog.v1`), the oldest first."""
     objects: Mapping[ObjectKey, Mapping[str, Any]]
     """Objects of its latest revision, as Helm has rendered them, without hooks."""
 
@@ -226,12 +224,10 @@ def find_release(client: Client, discovery: Discovery, origin: Origin) -> Releas
 
     Raises: FailedError if it does not exist, cannot be read, or Helm is changing it; ApiError.
     """
-    for plural, kind in (("secrets", "Secret"), ("configmaps", "ConfigMap")):
-        folder = f"/api/v1/namespaces/{origin.namespace}/{plural}"
-        selector = f"owner=helm,name={origin.name}"
-        found = sorted(client.list(folder, label_selector=selector), key=_revision)
-        if found:
-            return _read_release(discovery, origin, kind, folder, found)
+    for resource in (SECRETS, CONFIG_MAPS):
+        found = client.list(resource.path(origin.namespace), label_selector=f"owner=helm,name={origin.name}")
+        if revisions := sorted(found, key=_revision):
+            return _read_release(discovery, origin, resource, revisions)
     raise FailedError(f'{origin}: not found; "helm list --all-namespaces" shows releases')
 
 
@@ -240,7 +236,7 @@ def delete_release(client: Client, release: Release) -> None:
 
     Raises: ApiError.
     """
-    for path in release.paths:
+    for path in release.paths.values():
         client.delete(path)
 
 
@@ -249,7 +245,7 @@ def _revision(stored: Mapping[str, Any]) -> int:
     return int(text) if text.isdecimal() else 0
 
 
-def _read_release(discovery: Discovery, origin: Origin, kind: str, folder: str, found: list[dict[str, Any]]) -> Release:
+def _read_release(discovery: Discovery, origin: Origin, stored: Resource, found: list[dict[str, Any]]) -> Release:
     latest = found[-1]
     status = str((latest["metadata"].get("labels") or {}).get("status", ""))
     if status in _BUSY:
@@ -257,13 +253,12 @@ def _read_release(discovery: Discovery, origin: Origin, kind: str, folder: str, 
     names = [each["metadata"]["name"] for each in found]
     text = str((latest.get("data") or {}).get("release", ""))
     try:
-        manifest = _decode(text, is_secret=kind == "Secret")
+        manifest = _decode(text, is_secret=stored is SECRETS)
         objects = collect_objects(read_documents(manifest.encode(), "manifest", strict=False))
     except (ValueError, BundleError) as error:
-        raise FailedError(f"{origin}: {kind} {names[-1]} cannot be read: {error}") from None
+        raise FailedError(f"{origin}: {stored.kind} {names[-1]} cannot be read: {error}") from None
     return Release(
-        paths=tuple(f"{folder}/{name}" for name in names),
-        names=tuple(f"{kind} {origin.namespace}/{name}" for name in names),
+        paths={f"{stored.kind} {origin.namespace}/{name}": stored.path(origin.namespace, name) for name in names},
         objects=dict(_place(objects, origin.namespace, discovery)),
     )
 
@@ -350,7 +345,7 @@ def _read_rival(client: Client, discovery: Discovery, group: str, namespace: str
     if resource is None or not namespace:
         return None
     path = resource.path(namespace, name)
-    found = attempt(lambda: client.get(path), HTTPStatus.NOT_FOUND)
+    found = read_if_exists(client, path)
     if found is None:
         return None
     is_suspended = bool((found.value.get("spec") or {}).get("suspend"))
@@ -419,8 +414,7 @@ def read_applied(
     resource = discovery.resource(GroupVersionKind.parse(f"{version}/{key.kind}")) if version else None
     if resource is None:
         return None
-    path = resource.path(key.namespace, key.name)
-    live = attempt(lambda: client.get(path), HTTPStatus.NOT_FOUND)
+    live = read_if_exists(client, resource.path(key.namespace, key.name))
     trees = [fields_of(entry) for entry in entries if entry.get("apiVersion") == version]
     return make_manifest(live.value, reduce(united, trees, {})) if live else None
 

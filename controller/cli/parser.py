@@ -113,20 +113,19 @@ class Parser(argparse.ArgumentParser):
         return formatter.format_help()
 
     def read(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """Return the options; on a mistake print it and exit with status 2."""
+        """Return the options, with the name of the verb; on a mistake print it and exit with status 2."""
         if "--help=all" in arguments:
             print(self.format_help(is_whole=True), end="")
             self.exit()
         options, unknown = self.parse_known_args([self.switches.get(word, word) for word in arguments])
         flags = [word for word in unknown if word.startswith("-") and word != "-"]
         if flags:
-            flag, known = (
-                flags[0].partition("=")[0],
-                (each for action in self._actions for each in action.option_strings),
-            )
+            flag = flags[0].partition("=")[0]
+            known = (each for action in self._actions for each in action.option_strings)
             self.error(f'unknown flag "{flag}"{suggest(flag, dict.fromkeys([*known, *self.switches]))}')
         if unknown:
             self.error(f'unexpected argument "{unknown[0]}"')
+        options.verb = self.verb
         return options
 
     def error(self, message: str) -> NoReturn:

@@ -33,7 +33,7 @@ from rukpak.controller.playground.cluster import (
     make_control_plane,
     registry_of,
 )
-from rukpak.controller.playground.processes import Process, kill_noted, running_process, take_away, wait_for
+from rukpak.controller.playground.processes import Process, kill_noted, running_process, take_away
 from rukpak.controller.playground.programs import CONTROL_PLANE, Settings, read_settings
 from rukpak.controller.processes.programs import Mechanisms
 from rukpak.controller.views import FailedError
@@ -80,7 +80,11 @@ def _up(settings: Settings, folder: Path) -> int:
         programs = obtain_programs(Binaries(settings, tell), needs_helm="helm" not in list_programs(""))
         folder.mkdir(mode=0o700, parents=True)
         try:
-            _start(folder, programs)
+            cluster = make_control_plane(folder, programs, audit=False)
+            if "helm" in programs:
+                (folder / "bin" / "helm").symlink_to(programs["helm"])
+            _run(cluster)
+            (folder / _WHOLE).touch()
         except BaseException:
             take_away(folder)
             raise
@@ -165,14 +169,6 @@ def obtain_programs(binaries: Binaries, *, needs_helm: bool) -> dict[str, Path]:
     return programs
 
 
-def _start(folder: Path, programs: Mapping[str, Path]) -> None:
-    cluster = make_control_plane(folder, programs, audit=False)
-    if "helm" in programs:
-        (folder / "bin" / "helm").symlink_to(programs["helm"])
-    _run(cluster)
-    (folder / _WHOLE).touch()
-
-
 def _run(cluster: ControlPlane) -> None:
     tell("starting the cluster")
     cluster.start()
@@ -211,10 +207,8 @@ def _start_controller(cluster: ControlPlane) -> None:
     started = time.monotonic()
 
     def acts() -> bool:
-        if not process.is_running():
-            raise RuntimeError(f"the controller ended: {process.last_words()}")
         holder = read_holder(client, names.DEFAULT_NAMESPACE)
         # The Lease of one that was killed lasts for a while. Servers tell the time in whole seconds.
         return holder is not None and holder.seconds + 1 < time.monotonic() - started
 
-    wait_for(acts, CONTROLLER_SECONDS, lambda: f"the controller: {process.last_words()}")
+    process.wait_until(acts, CONTROLLER_SECONDS, "the controller")

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 from http import HTTPStatus
 
-from rukpak.api import names
 from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.apply.order import teardown_order
 from rukpak.controller.apply.ownership import Disposal, RemovalCause, dispose, find_strays, name_objects
@@ -25,7 +24,7 @@ from rukpak.controller.kube.resources import Resource
 from rukpak.controller.observe.records import Record, project
 from rukpak.controller.revisions.store import unpack_whole
 from rukpak.controller.views import FailedError
-from rukpak.controller.views.access import Deployments, open_store
+from rukpak.controller.views.access import Deployments, open_store, select_owned
 from rukpak.controller.views.objects import owner_of
 
 _NEEDED = frozenset({"list", "delete"})
@@ -101,7 +100,7 @@ def _list(
     shown, denied = _shown(deployment), []
     usable = [each for each in discovery.resources() if each.verbs >= _NEEDED]
     for resource in {(each.group, each.kind): each for each in reversed(usable)}.values():
-        records = attempt(partial(_list_kind, client, resource, deployment.metadata.name), HTTPStatus.FORBIDDEN)
+        records = list_records(client, resource, select_owned(deployment.metadata.name))
         if records is None:
             denied.append(resource.kind)
             records = list(_read_shown(client, resource, shown))
@@ -111,9 +110,13 @@ def _list(
     return found
 
 
-def _list_kind(client: Client, resource: Resource, name: str) -> list[Record]:
-    items = client.list(resource.path(), metadata=True, label_selector=f"{names.OWNER_LABEL}={name}")
-    return [project(item, resource.group, resource.kind) for item in items]
+def list_records(client: Client, resource: Resource, selector: str) -> list[Record] | None:
+    """Return the objects of a kind in all namespaces whose labels match; None if the user may not list them.
+
+    Raises: ApiError.
+    """
+    found = partial(client.list, resource.path(), metadata=True, label_selector=selector)
+    return attempt(lambda: [project(item, resource.group, resource.kind) for item in found()], HTTPStatus.FORBIDDEN)
 
 
 def _read_shown(client: Client, resource: Resource, shown: Collection[ObjectKey]) -> Iterator[Record]:

@@ -16,10 +16,11 @@ import argparse
 import secrets
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache, partial
 from http import HTTPStatus
 from pathlib import Path
 
@@ -30,7 +31,6 @@ from rukpak.api.plugins import (
     Credentials,
     Limits,
     LocalContent,
-    Lookup,
     Network,
     ReadsSecrets,
     RenderRequest,
@@ -53,7 +53,6 @@ from rukpak.controller.building.rendering import Task, render
 from rukpak.controller.building.request import (
     BuildContext,
     BuildSettings,
-    Found,
     Request,
     check,
     check_config,
@@ -81,6 +80,7 @@ from rukpak.controller.content.store import ContentStore
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.discovery import Discovery
 from rukpak.controller.kube.errors import attempt
+from rukpak.controller.observe.following import ObjectReference
 from rukpak.controller.observe.records import key_of
 from rukpak.controller.revisions.references import look_up, read_config
 from rukpak.controller.revisions.source_access import SecretReader, read_demanded
@@ -118,13 +118,9 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _decrypts(spec: Spec) -> bool:
-    return any(_has_keys(each.kind) for each in spec.processors)
-
-
-def _has_keys(kind: str) -> bool:
     try:
-        return isinstance(processor_of(kind, "spec.processors"), ReadsSecrets)
-    except BundleError:
+        return any(isinstance(processor_of(each.kind, "spec.processors"), ReadsSecrets) for each in spec.processors)
+    except BundleError:  # what is not installed here may have keys
         return True
 
 
@@ -291,7 +287,8 @@ def _render_draft(
     cancelled = threading.Event()
     context = replace(make_context(options, draft, deployment), unchecked=find_unchecked(spec, status.sources))
     if isinstance(served, Discovery):
-        context = replace(context, custom_kinds=served.custom_kinds, look_up=_look_up_as_user(options, served))
+        as_user = partial(look_up, connect(options), served.resource, None)
+        context = replace(context, custom_kinds=served.custom_kinds, look_up=as_user)
     resolved = builder.resolve(spec, match_pins(spec, status.sources), cancelled, context)
     if resolved.failure:
         raise resolved.failure
@@ -332,11 +329,6 @@ def _kept(options: argparse.Namespace, status: Status, served: Capabilities | Di
     return (found,) if found else ()
 
 
-def _look_up_as_user(options: argparse.Namespace, served: Discovery) -> Callable[[Lookup], Found]:
-    client = connect(options)
-    return lambda lookup: look_up(client, served.resource, None, lookup)
-
-
 def _with_config(
     options: argparse.Namespace, deployment: BundleDeployment
 ) -> tuple[Spec, Confidential | None, SecretValues]:
@@ -347,19 +339,47 @@ def _with_config(
     spec = deployment.spec
     if not needs_objects(spec):
         return spec, None, {}
-    found = read_config(connect(options), deployment, None, lambda _object, _version: None)
+    found = read_config(connect(options), deployment, None, _forget)
     return spec.model_copy(update={"config": found.config}), found.confidential, found.secrets
 
 
 def make_context(options: argparse.Namespace, draft: Draft, deployment: BundleDeployment) -> BuildContext:
-    """Return what the sources of a BundleDeployment may use, read with the user's permissions."""
-    reader = _Reader(options, draft, deployment)
+    """Return what the sources of a BundleDeployment may use, read with the user's permissions.
+
+    It connects only if a source names something in the cluster. A ConfigMap of the draft need not exist.
+    """
+    connected = cache(lambda: SecretReader(connect(options), None))
+    maps = {
+        name: LocalContent(files={KEY: data}, annotations={names.PART: str(part)}) for name, part, data in draft.parts
+    }
+
+    def _read_credentials(index: int, source: Source) -> Credentials | None:
+        if not (source.secret or (deployment.spec.service_account_name and source.is_in_registry)):
+            return None
+        return connected().credentials(deployment, index, source, _forget)
+
+    def _read_trusted(index: int, source: Source) -> Trusted:
+        verification = source.verification
+        if verification is None or not any((*secrets_of(verification), *config_maps_of(verification))):
+            return Trusted()
+        return connected().trusted(deployment, index, source, _forget)
+
+    def _read_local(index: int, name: str) -> LocalContent:
+        place = f"spec.sources[{index}].configMap"
+        return maps.get(name) or connected().local_content(deployment, name, place, _forget)
+
     return BuildContext(
-        credentials=reader.read,
-        trusted=reader.read_trusted,
-        demanded=reader.read_demanded,
-        config_map=reader.read_local,
+        credentials=_read_credentials,
+        trusted=_read_trusted,
+        demanded=lambda index, source: read_demanded(
+            index, source, lambda *secret: connected().read_unfollowed(*secret)
+        ),
+        config_map=_read_local,
     )
+
+
+def _forget(_object: ObjectReference, _version: str | None) -> None:
+    """Take note of nothing: the command line waits for no change."""
 
 
 def make_builder(options: argparse.Namespace, store: ContentStore) -> Builder:
@@ -372,60 +392,6 @@ def make_builder(options: argparse.Namespace, store: ContentStore) -> Builder:
         means=settings_of(options).means(),
     )
     return Builder(store, settings, lambda: datetime.now(UTC))
-
-
-class _Reader:
-    """Reads what sources name in the cluster with the user's permissions; connects only if there is any."""
-
-    def __init__(self, options: argparse.Namespace, draft: Draft, deployment: BundleDeployment) -> None:
-        self._options, self._deployment = options, deployment
-        self._maps = {
-            name: LocalContent(files={KEY: data}, annotations={names.PART: str(part)})
-            for name, part, data in draft.parts
-        }
-        self._lock = threading.Lock()
-        self._connected: SecretReader | None = None
-
-    def _connect(self) -> SecretReader:
-        with self._lock:
-            self._connected = self._connected or SecretReader(connect(self._options), None)
-            return self._connected
-
-    def read(self, index: int, source: Source) -> Credentials | None:
-        """Return the credentials of one source; None if it names none.
-
-        Raises: BundleError as SecretReader.credentials; ConfigurationError.
-        """
-        if not (source.secret or (self._deployment.spec.service_account_name and source.is_in_registry)):
-            return None
-        return self._connect().credentials(self._deployment, index, source, lambda _secret, _version: None)
-
-    def read_trusted(self, index: int, source: Source) -> Trusted:
-        """Return what `verify` of one source names; it connects only if that is anything.
-
-        Raises: BundleError as SecretReader.trusted; ConfigurationError.
-        """
-        verification = source.verification
-        if verification is None or not any((*secrets_of(verification), *config_maps_of(verification))):
-            return Trusted()
-        return self._connect().trusted(self._deployment, index, source, lambda _object, _version: None)
-
-    def read_demanded(self, index: int, source: Source) -> Trusted:
-        """Return the keys that an option demands for one source; it connects only if they are in a Secret.
-
-        Raises: BundleError as read_demanded; ConfigurationError.
-        """
-        return read_demanded(index, source, lambda *secret: self._connect().read_unfollowed(*secret))
-
-    def read_local(self, index: int, name: str) -> LocalContent:
-        """Return the content of a ConfigMap, which need not exist if it is one of the draft.
-
-        Raises: BundleError as SecretReader.local_content; ConfigurationError.
-        """
-        if name in self._maps:
-            return self._maps[name]
-        place = f"spec.sources[{index}].configMap"
-        return self._connect().local_content(self._deployment, name, place, lambda _object, _version: None)
 
 
 # the result

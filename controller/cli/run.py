@@ -25,7 +25,7 @@ def main(options: argparse.Namespace) -> int:
     """
     gc.unfreeze()  # this process lives long: garbage of its imports is collected once
     return_freed_memory()
-    settings = Settings(**vars(options))
+    settings = Settings(**{name: value for name, value in vars(options).items() if name != "verb"})
     if problem := settings.problem():
         raise MisuseError(problem)
     set_up_log(settings.log_format, settings.log_level)

@@ -69,11 +69,11 @@ def main(options: argparse.Namespace) -> int:
     deployments = Deployments(client)
     if options.watch:
         return _watch(options, deployments)
-    found = select("status", options, deployments)
+    found = select(options, deployments)
     values, failures = wait_if_asked(options, deployments, awaits_ready, found)
     _show(client, options, values)
-    tell_unserved("status", client, options.namespace, values)
-    report("status", failures, is_explained=bool(options.names) and not options.output)
+    tell_unserved(options, client, values)
+    report(options, failures, is_explained=bool(options.names) and not options.output)
     return 0 if not failures and is_complete(options, values) else FAILED
 
 

@@ -66,7 +66,7 @@ def main(options: argparse.Namespace) -> int:
     value, deployment = Deployments(client).read(options.name)
     root = _grow(client, Discovery(client), options.namespace, deployment, frozenset())
     print(_show(root, options), end="", flush=True)
-    tell_unserved("tree", client, options.namespace, [value])
+    tell_unserved(options, client, [value])
     return 0
 
 

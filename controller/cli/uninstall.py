@@ -25,6 +25,7 @@ from rukpak.controller.apply.ownership import Disposal, RemovalCause, dispose, i
 from rukpak.controller.cli.command import confirm, connect, tell, tell_all
 from rukpak.controller.cli.deployments import AWAITING_CONTROLLER, POLL_SECONDS, wait_while
 from rukpak.controller.cli.installation import DEFINITION, LABEL, describe_cluster
+from rukpak.controller.cli.prune import list_records
 from rukpak.controller.content.limits import some
 from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.client import Client
@@ -34,7 +35,7 @@ from rukpak.controller.kube.lease import LEASES
 from rukpak.controller.kube.resources import NAMESPACES, GroupVersionKind, is_shard_name, read_kinds, shard_of
 from rukpak.controller.manager.assemble import assemble
 from rukpak.controller.manager.process import set_up_log
-from rukpak.controller.observe.records import Record, project
+from rukpak.controller.observe.records import Record
 from rukpak.controller.settings import Settings
 from rukpak.controller.views import FailedError, MisuseError
 from rukpak.controller.views.access import MANAGER, PODS, Deployments, Manifest, NoApiError, read_holder, read_if_exists
@@ -232,13 +233,7 @@ def _namespace_of(record: Record) -> str:
 
 def _list_owned(client: Client, discovery: Discovery, kind: GroupVersionKind) -> list[Record] | None:
     resource = discovery.resource(kind)
-    if resource is None:
-        return []
-    path = resource.path()
-    items = attempt(
-        lambda: list(client.list(path, metadata=True, label_selector=names.OWNER_LABEL)), HTTPStatus.FORBIDDEN
-    )
-    return None if items is None else [project(item, kind.group, kind.kind) for item in items]
+    return list_records(client, resource, names.OWNER_LABEL) if resource else []
 
 
 def _why_it_stays(record: Record, *, keep: bool, orphan: bool) -> str:

@@ -52,20 +52,21 @@ class Verb:
     """Command lines after `rukpak`, each with what it does."""
     flags: Sequence[Adds]
     """Arguments and flags, in the order of help."""
-    entry: str
-    """`module:function` below rukpak.controller.cli, called with the options."""
+    entry: str = ""
+    """`module:function` below rukpak.controller.cli, called with the options; by default, `main` of its own module."""
     failed: int = FAILED
     """Exit status if it fails."""
 
-    def load(self) -> Run:
-        """Import what the verb does."""
-        module, _, function = self.entry.partition(":")
-        gc.disable()  # what is imported stays: looking for garbage in it, now or later, takes a tenth of the time
-        try:
-            return cast("Run", getattr(import_module(f"rukpak.controller.cli.{module}"), function))
-        finally:
-            gc.freeze()
-            gc.enable()
+
+def load(name: str) -> Run:
+    """Import what a verb does."""
+    module, _, function = (VERBS[name].entry or f"{name.replace('-', '_')}:main").partition(":")
+    gc.disable()  # what is imported stays: looking for garbage in it, now or later, takes a tenth of the time
+    try:
+        return cast("Run", getattr(import_module(f"rukpak.controller.cli.{module}"), function))
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def make_parser(name: str) -> Parser:
@@ -285,7 +286,6 @@ DEPLOYMENTS = {
             _COLOR,
             *_cluster("namespace"),
         ),
-        entry="status:main",
     ),
     "tree": Verb(
         summary="show the objects of a BundleDeployment and what they own as a tree",
@@ -293,7 +293,6 @@ DEPLOYMENTS = {
         "BundleDeployment among the objects is shown with its own objects.",
         examples={"tree shop": "objects, ReplicaSets and Pods", "tree shop -o json": "for programs"},
         flags=(_NAME, _output("json", "yaml", "wide"), _COLOR, *_cluster("namespace")),
-        entry="tree:main",
     ),
     "health": Verb(
         summary="judge objects in a file or on the cluster, and try expressions for spec.healthChecks",
@@ -315,7 +314,6 @@ DEPLOYMENTS = {
             _output("json", "yaml"),
             *_cluster(),
         ),
-        entry="health:main",
     ),
     "ui": Verb(
         summary="show all BundleDeployments on a page in the browser",
@@ -338,7 +336,6 @@ DEPLOYMENTS = {
             _flag("--certificate FILE", "PEM file with the certificate of the server and its key", default=""),
             *_cluster("namespace"),
         ),
-        entry="ui:main",
     ),
     "events": Verb(
         summary="show the Events of a BundleDeployment",
@@ -456,7 +453,6 @@ DEPLOYMENTS = {
             "prune shop": "show it, ask, and delete it, with your permissions",
         },
         flags=(_NAME, _YES, _flag("--dry-run", "only show what would be deleted"), *_cluster("namespace")),
-        entry="prune:main",
     ),
     "pause": Verb(
         summary="pause BundleDeployments: report drift, change nothing",
@@ -529,7 +525,6 @@ BUNDLES = {
             *CONTENT,
             *_RENDERED,
         ),
-        entry="render:main",
     ),
     "lint": Verb(
         summary="find fields of objects that a cluster would refuse, without a cluster",
@@ -551,7 +546,6 @@ BUNDLES = {
             *CONTENT,
             *_RENDERED,
         ),
-        entry="lint:main",
     ),
     "verify": Verb(
         summary="check who has signed the sources of a BundleDeployment",
@@ -575,14 +569,12 @@ BUNDLES = {
             *_cluster("namespace"),
             _options("require_verified", *RENDERING),
         ),
-        entry="verify:main",
     ),
     "install": Verb(
         summary="install a bundle, or upgrade it: render it, show what it changes and may do, ask, apply",
         description="Create a BundleDeployment, or change the one that exists, after showing what that would change "
         "and what the bundle may do once it runs. What no flag says stays as it is. Content of this machine is put "
         "into ConfigMaps of the install namespace, at most 32 MiB, or with --registry into an image.",
-        usage="NAME SOURCE [flags]",
         examples={
             "install shop ./shop": "a folder of manifests or a chart; run it again after a change",
             "install shop ./shop-1.2.0.tgz -n shop --values production.yaml --wait": "return when it is Ready",
@@ -662,7 +654,6 @@ BUNDLES = {
             *CONTENT,
             *_RENDERED,
         ),
-        entry="adopt:main",
     ),
     "diff": Verb(
         summary="show what a revision would change on the cluster",
@@ -689,7 +680,6 @@ BUNDLES = {
             _COLOR,
             *_REVIEW,
         ),
-        entry="diff:main",
         failed=2,
     ),
     "permissions": Verb(
@@ -733,7 +723,6 @@ INSTALLATION = {
             "run --context staging --log-format json": "with another one",
         },
         flags=(_options(),),
-        entry="run:main",
     ),
     "install-controller": Verb(
         summary="install or upgrade RukPak on a cluster",
@@ -765,7 +754,6 @@ INSTALLATION = {
             _output("yaml"),
             *_cluster("namespace"),
         ),
-        entry="install_controller:main",
     ),
     "playground": Verb(
         summary="try RukPak on a cluster of its own on this machine",
@@ -790,7 +778,6 @@ INSTALLATION = {
                 default="up",
             ),
         ),
-        entry="playground:main",
     ),
     "plugin": Verb(
         summary="write a package with a plug-in that works, to begin with",
@@ -807,7 +794,6 @@ INSTALLATION = {
             _flag("--kind format|source|processor", "what it is", required=True),
             _flag("--folder FOLDER", "does not exist, or is empty [default: the name of the package]", default=""),
         ),
-        entry="plugin:main",
     ),
     "crd": Verb(
         summary="print the CustomResourceDefinition",

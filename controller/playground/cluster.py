@@ -24,6 +24,7 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from rukpak.controller.playground.processes import Process, free_ports, wait_for
+from rukpak.controller.playground.processes import Process, free_ports
 
 ADMIN = "admin"
 CLIENTS = ("kube-controller-manager", "kube-scheduler", "kwok", "node")
@@ -152,11 +153,10 @@ def read_token(folder: Path) -> str:
     return (folder / "tokens.csv").read_text(encoding="utf-8").partition(",")[0]
 
 
-def etcd_command(folder: Path, ports: Ports, programs: Mapping[str, Path]) -> list[str | Path]:
-    """Return the command line of etcd. It does not sync its files, because test data is worthless."""
+def etcd_flags(folder: Path, ports: Ports) -> list[str]:
+    """Return the flags of etcd. It does not sync its files, because test data is worthless."""
     client, peer = f"http://127.0.0.1:{ports.etcd}", f"http://127.0.0.1:{ports.etcd_peer}"
     return [
-        programs["etcd"],
         f"--data-dir={folder / 'etcd'}",
         "--unsafe-no-fsync",
         f"--listen-client-urls={client}",
@@ -169,15 +169,14 @@ def etcd_command(folder: Path, ports: Ports, programs: Mapping[str, Path]) -> li
     ]
 
 
-def server_command(folder: Path, ports: Ports, programs: Mapping[str, Path], *, audit: bool) -> list[str | Path]:
-    """Return the command line of kube-apiserver, with RBAC, and optionally an audit log of metadata."""
+def server_flags(folder: Path, ports: Ports, *, audit: bool) -> list[str]:
+    """Return the flags of kube-apiserver, with RBAC, and optionally an audit log of metadata."""
     audited = [
         f"--audit-policy-file={folder / 'audit-policy.yaml'}",
         f"--audit-log-path={folder / 'audit.log'}",
         "--audit-log-maxsize=2000",
     ]
     return [
-        programs["kube-apiserver"],
         f"--etcd-servers=http://127.0.0.1:{ports.etcd}",
         f"--secure-port={ports.server}",
         "--bind-address=127.0.0.1",
@@ -197,10 +196,9 @@ def server_command(folder: Path, ports: Ports, programs: Mapping[str, Path], *, 
     ]
 
 
-def controller_manager_command(folder: Path, programs: Mapping[str, Path]) -> list[str | Path]:
-    """Return the command line of kube-controller-manager."""
+def controller_manager_flags(folder: Path) -> list[str]:
+    """Return the flags of kube-controller-manager."""
     return [
-        programs["kube-controller-manager"],
         f"--kubeconfig={folder / 'kube-controller-manager.kubeconfig'}",
         f"--service-account-private-key-file={folder / 'service-accounts.key'}",
         f"--root-ca-file={folder / 'ca.crt'}",
@@ -209,11 +207,6 @@ def controller_manager_command(folder: Path, programs: Mapping[str, Path]) -> li
         "--use-service-account-credentials=false",
         *_ALONE_AND_FAST,
     ]
-
-
-def scheduler_command(folder: Path, programs: Mapping[str, Path]) -> list[str | Path]:
-    """Return the command line of kube-scheduler."""
-    return [programs["kube-scheduler"], f"--kubeconfig={folder / 'kube-scheduler.kubeconfig'}", *_ALONE_AND_FAST]
 
 
 _ALONE_AND_FAST = ["--leader-elect=false", "--secure-port=0", "--kube-api-qps=500", "--kube-api-burst=1000"]
@@ -235,10 +228,9 @@ NODE: Mapping[str, Any] = {
 }
 
 
-def kwok_command(folder: Path, programs: Mapping[str, Path]) -> list[str | Path]:
-    """Return the command line of kwok. It manages only nodes with its annotation."""
+def kwok_flags(folder: Path) -> list[str]:
+    """Return the flags of kwok. It manages only nodes with its annotation."""
     return [
-        programs["kwok"],
         f"--kubeconfig={folder / 'kwok.kubeconfig'}",
         f"--config={STAGES}",
         "--manage-all-nodes=false",
@@ -283,9 +275,9 @@ class Cluster:
         self._kubectl = kubectl
         self._cache = cache
 
-    @property
+    @cached_property
     def server(self) -> str:
-        """Return the address of the API server."""
+        """The address of the API server."""
         return self.kubectl("config", "view", "--minify", "--output=jsonpath={.clusters[0].cluster.server}")
 
     def kubectl(self, *arguments: str, input: str | None = None) -> str:  # noqa: A002 -- as subprocess.run has it
@@ -327,17 +319,17 @@ class ControlPlane(Cluster):
         super().__init__(kubeconfig=folder / "kubeconfig", kubectl=programs["kubectl"], cache=folder / "kubectl-cache")
         self.folder = folder
         self.programs = programs
-        self._address = server_address(ports)
+        self.server = server_address(ports)
         self.etcd = f"http://127.0.0.1:{ports.etcd}"
-        self._audit = folder / "audit.log" if audit else None
-        commands = {
-            "etcd": etcd_command(folder, ports, programs),
-            "kube-apiserver": server_command(folder, ports, programs, audit=audit),
-            "kube-controller-manager": controller_manager_command(folder, programs),
-            "kube-scheduler": scheduler_command(folder, programs),
-            **({"kwok": kwok_command(folder, programs)} if "kwok" in programs else {}),
+        self._audit_log = folder / "audit.log"
+        flags = {
+            "etcd": etcd_flags(folder, ports),
+            "kube-apiserver": server_flags(folder, ports, audit=audit),
+            "kube-controller-manager": controller_manager_flags(folder),
+            "kube-scheduler": [f"--kubeconfig={folder / 'kube-scheduler.kubeconfig'}", *_ALONE_AND_FAST],
+            **({"kwok": kwok_flags(folder)} if "kwok" in programs else {}),
         }
-        self.components = {name: Process(name, folder, command) for name, command in commands.items()}
+        self.components = {name: Process(name, folder, [programs[name], *each]) for name, each in flags.items()}
         """By name, in the order in which they are started."""
 
     def exports(self) -> str:
@@ -348,11 +340,6 @@ class ControlPlane(Cluster):
         variables = {"KUBECONFIG": shlex.quote(str(self.kubeconfig)), "KUBECACHEDIR": shlex.quote(str(self._cache))}
         variables |= {"PATH": path, **({"REGISTRY": host} if (host := registry_of(self.folder)) else {})}
         return "".join(f"export {name}={value}\n" for name, value in variables.items())
-
-    @property
-    def server(self) -> str:
-        """Return the address of the API server."""
-        return self._address
 
     def start(self, *names: str) -> None:
         """Start components that do not run; return when etcd and kube-apiserver, if they are among these, answer.
@@ -366,14 +353,14 @@ class ControlPlane(Cluster):
             if not self.components[name].is_running():
                 self.components[name].start()
             if name == "etcd":
-                self._wait(name, "etcd healthy", lambda: self._answer(f"{self.etcd}/health") is not None)
+                self._wait(name, "etcd healthy", lambda: _fetch(f"{self.etcd}/health") is not None)
             elif name == "kube-apiserver":
                 self._wait(name, "API server ready", lambda: self._get("/readyz") == b"ok")
         if names:
             return
         has_node = "kwok" in self.components
-        if has_node and self._get(f"/api/v1/nodes/{NODE_NAME}") is None:
-            self._request("/api/v1/nodes", NODE)
+        if has_node and self._get(f"/api/v1/nodes/{NODE_NAME}") is None and self._get("/api/v1/nodes", NODE) is None:
+            raise RuntimeError("the API server refused a request to /api/v1/nodes")
         account = "/api/v1/namespaces/default/serviceaccounts/default"
         self._wait("kube-controller-manager", "ServiceAccount default", lambda: self._get(account) is not None)
         if has_node:
@@ -408,66 +395,45 @@ class ControlPlane(Cluster):
 
     def audit_position(self) -> int:
         """Return the current end of the audit log, for `audit_requests`."""
-        return self._audit_log().stat().st_size
+        return self._audit_log.stat().st_size
 
     def audit_requests(self, since: int = 0) -> list[dict[str, Any]]:
         """Return the requests that were answered since a position, as `Event` of audit.k8s.io/v1, without bodies.
 
         A watch is listed twice: when it is opened (stage ResponseStarted) and when it ends (ResponseComplete).
         """
-        with self._audit_log().open("rb") as log:
+        with self._audit_log.open("rb") as log:
             log.seek(max(since - 1, 0))
             written = log.read()
         # The lines at that position and at the end may be incomplete.
         return [json.loads(line) for line in written.split(b"\n")[1 if since else 0 : -1]]
 
-    def _audit_log(self) -> Path:
-        if self._audit is None:
-            raise RuntimeError("this control plane has no audit log")
-        return self._audit
-
     def _has_ready_node(self) -> bool:
         return is_ready(json.loads(self._get(f"/api/v1/nodes/{NODE_NAME}") or b'{"spec": {}}'))
 
-    def _get(self, path: str) -> bytes | None:
-        return self._answer(self._api_request(path))
-
-    def _request(self, path: str, body: Mapping[str, Any]) -> None:
-        request = self._api_request(path)
-        request.add_header("Content-Type", "application/json")
-        request.data = json.dumps(body).encode()
-        if self._answer(request) is None:
-            raise RuntimeError(f"the API server refused a request to {path}")
-
-    def _api_request(self, path: str) -> urllib.request.Request:
-        headers = {"Authorization": f"Bearer {read_token(self.folder)}"}
-        return urllib.request.Request(self._address + path, headers=headers)  # noqa: S310 -- our own address
-
-    def _answer(self, request: urllib.request.Request | str) -> bytes | None:
-        context = ssl.create_default_context(cafile=self.folder / "ca.crt")
-        # Proxies in the environment are not for two processes on one machine.
-        opener = urllib.request.build_opener(
-            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
-        )
-        try:
-            with opener.open(request, timeout=5) as response:
-                body: bytes = response.read()
-                return body
-        except urllib.error.HTTPError as error:
-            error.close()
-            return None
-        except (OSError, http.client.HTTPException):
-            return None
+    def _get(self, path: str, created: Mapping[str, Any] | None = None) -> bytes | None:
+        headers = {"Authorization": f"Bearer {read_token(self.folder)}", "Content-Type": "application/json"}
+        body = json.dumps(created).encode() if created else None
+        request = urllib.request.Request(self.server + path, body, headers)  # noqa: S310 -- our own address
+        return _fetch(request, ssl.create_default_context(cafile=self.folder / "ca.crt"))
 
     def _wait(self, name: str, what: str, condition: Callable[[], bool]) -> None:
-        process = self.components[name]
+        self.components[name].wait_until(condition, START_SECONDS, f"{what}; {name} says")
 
-        def is_fulfilled() -> bool:
-            if not process.is_running():
-                raise RuntimeError(f"{name} ended: {process.last_words()}")
-            return condition()
 
-        wait_for(is_fulfilled, START_SECONDS, lambda: f"{what}; {name} says: {process.last_words()}")
+def _fetch(request: urllib.request.Request | str, context: ssl.SSLContext | None = None) -> bytes | None:
+    """Return the body of a reply; None without one, and if it tells an error."""
+    # Proxies in the environment are not for two processes on one machine.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
+    try:
+        with opener.open(request, timeout=5) as response:
+            body: bytes = response.read()
+            return body
+    except urllib.error.HTTPError as error:
+        error.close()
+        return None
+    except (OSError, http.client.HTTPException):
+        return None
 
 
 def make_control_plane(folder: Path, programs: Mapping[str, Path], *, audit: bool) -> ControlPlane:
@@ -527,23 +493,16 @@ class Registry:
     """
 
     def __init__(self, folder: Path, program: Path) -> None:
-        self._folder = folder
         self.host = claim_address(folder / REGISTRY_HOST)
+        self.content = folder / "content"
+        """The folder of its content, which another registry may serve."""
         configuration, port = folder / "registry.yaml", self.host.rpartition(":")[2]
         configuration.write_text(REGISTRY_CONFIGURATION.format(folder=folder, port=port), encoding="utf-8")
         # Version 3 would send traces to a collector that does not exist.
         quiet = {"OTEL_TRACES_EXPORTER": "none"}
         self._process = Process("registry", folder, [program, "serve", configuration], quiet)
-
-    @property
-    def log(self) -> Path:
-        """Return the log file, which has a line for each request."""
-        return self._process.log
-
-    @property
-    def content(self) -> Path:
-        """Return the folder of its content, which another registry may serve."""
-        return self._folder / "content"
+        self.log = self._process.log
+        """It has a line for each request."""
 
     def start(self) -> None:
         """Start it on the same port with the same content unless it runs, and wait until it responds.
@@ -552,20 +511,9 @@ class Registry:
         """
         if not self._process.is_running():
             self._process.start()
-        wait_for(self._is_answering, REGISTRY_SECONDS, lambda: f"registry: {self._process.last_words()}")
+        address = f"http://{self.host}/v2/"
+        self._process.wait_until(lambda: _fetch(address) is not None, REGISTRY_SECONDS, "registry")
 
     def stop(self) -> None:
         """Kill it."""
         self._process.kill()
-
-    def _is_answering(self) -> bool:
-        if not self._process.is_running():
-            raise RuntimeError(f"registry ended: {self._process.last_words()}")
-        connection = http.client.HTTPConnection(self.host, timeout=5)
-        try:
-            connection.request("GET", "/v2/")
-            return connection.getresponse().status == http.client.OK
-        except (OSError, http.client.HTTPException):
-            return False
-        finally:
-            connection.close()

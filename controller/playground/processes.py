@@ -63,7 +63,7 @@ class Process:
         self, name: str, folder: Path, command: Sequence[str | Path], environment: Mapping[str, str] | None = None
     ) -> None:
         self.name = name
-        self.log = folder / f"{name}.log"
+        self.log, self._note = folder / f"{name}.log", folder / f"{name}.pid"
         self._folder = folder
         self._command = command
         self._environment = dict(environment or {})
@@ -131,6 +131,19 @@ class Process:
         """
         return self._own_child().wait(seconds)
 
+    def wait_until(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
+        """Wait for a condition that it brings about; `what` starts the message, which ends with the end of its log.
+
+        Raises: TimeoutError; RuntimeError if it exits before.
+        """
+
+        def _is_fulfilled() -> bool:
+            if not self.is_running():
+                raise RuntimeError(f"{self.name} ended: {self.last_words()}")
+            return condition()
+
+        wait_for(_is_fulfilled, seconds, lambda: f"{what}: {self.last_words()}")
+
     def kill(self) -> None:
         """Send SIGKILL and wait for its end; do nothing if it is not running."""
         if self._child:
@@ -144,10 +157,6 @@ class Process:
         """Return the end of the log."""
         text = self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
         return "\n".join(text.splitlines()[-lines:])
-
-    @property
-    def _note(self) -> Path:
-        return self._folder / f"{self.name}.pid"
 
     def _own_child(self) -> subprocess.Popen[bytes]:
         if not self._child:

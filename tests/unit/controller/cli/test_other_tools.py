@@ -143,7 +143,7 @@ def test_the_objects_of_the_latest_revision_are_read(kind: str) -> None:
         ObjectKey("", "ConfigMap", "n", "a"),
         ObjectKey("", "ConfigMap", "other", "b"),
     ]
-    assert release.names == (f"{kind} n/sh.helm.release.v1.shop.v9", f"{kind} n/sh.helm.release.v1.shop.v10")
+    assert [*release.paths] == [f"{kind} n/sh.helm.release.v1.shop.v9", f"{kind} n/sh.helm.release.v1.shop.v10"]
     delete_release(cluster.client, release)
     with pytest.raises(FailedError, match="Helm release n/shop: not found"):
         find_release(cluster.client, cluster.discovery, ORIGIN)

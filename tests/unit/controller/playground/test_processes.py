@@ -45,6 +45,15 @@ def test_its_output_is_kept_over_restarts(tmp_path: Path) -> None:
     assert process.last_words(3) == "two\none\ntwo"
 
 
+def test_one_that_ends_while_it_is_waited_for_is_told_with_its_last_words(tmp_path: Path) -> None:
+    process = Process("brief", tmp_path, ["sh", "-c", "echo no such flag; until [ -e end ]; do sleep 0.02; done"])
+    process.start()
+    process.wait_until(lambda: "flag" in process.last_words(), 60, "its output")
+    (tmp_path / "end").touch()
+    with pytest.raises(RuntimeError, match="brief ended: no such flag"):
+        process.wait_until(lambda: False, 60, "what never comes")
+
+
 def test_termination_gives_the_exit_status(tmp_path: Path) -> None:
     process = Process("polite", tmp_path, ["sh", "-c", "trap 'exit 3' TERM; while :; do sleep 0.02; done"])
     process.start()
