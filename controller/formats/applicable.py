@@ -36,7 +36,7 @@ from rukpak.controller.formats.objects import (
     crd_specs,
     describe_type,
     describe_wrong_type,
-    find_identity_problem,
+    find_identity_problems,
     find_pod_template,
     group_of,
     identify,
@@ -75,9 +75,7 @@ def make_applicable(
 
     Raises: BundleError (InvalidBundle) with object and field of the first problem, and the number of others.
     """
-    refuse(
-        f"objects[{index}]: {problem}" for index, item in enumerate(objects) if (problem := find_identity_problem(item))
-    )
+    refuse(find_identity_problems(objects))
     refuse(f"{identify(item)}: {problem}" for item in objects for problem in find_invalid_fields(item))
     defined, custom = scopes_of_crds(objects), {**custom, **custom_kinds(objects)}
     plain = {kind for kind, known in custom.items() if not known.has_status}
