@@ -58,7 +58,7 @@ from rukpak.api.plugins import (
 )
 from rukpak.api.plugins import Source as Plugin
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.api.v1alpha2.types import Drift, Processor, Source, SourcePin, Spec
+from rukpak.api.v1alpha2.types import Drift, Source, SourcePin, Spec
 from rukpak.api.v1alpha2.verification import Verification
 from rukpak.controller.building.config_values import Confidential, SecretValues, check_nesting, plugins_of
 from rukpak.controller.building.entry_points import format_of, source_of
@@ -173,14 +173,10 @@ def check(spec: Spec) -> None:
         check_nesting(source.parameters.model_extra if source.parameters else {}, path, Reason.INVALID_REFERENCE)
         refuse(source_of(source.kind).validate(source.parameters_json, path), Reason.INVALID_REFERENCE)
     check_config(spec.format, spec.config)
-    _check_processors(spec.processors)
-
-
-def _check_processors(processors: Sequence[Processor]) -> None:
-    for index, processor in enumerate(processors):  # before anything that is recursive
+    for index, processor in enumerate(spec.processors):  # before anything that is recursive
         check_nesting(processor.free_form, f"spec.processors[{index}]{processor.block}", Reason.INVALID_CONFIG)
-    _check_size([processor.parameters_json for processor in processors], "spec.processors", "change more in the bundle")
-    for place, processor, plugin in plugins_of(processors):
+    _check_size([each.parameters_json for each in spec.processors], "spec.processors", "change more in the bundle")
+    for place, processor, plugin in plugins_of(spec.processors):
         refuse(plugin.validate(processor.parameters_json, f"{place}{processor.block}"), Reason.INVALID_CONFIG)
 
 

@@ -12,7 +12,6 @@ modes say which namespaces an operator may watch (upstream's `render.go`).
 from __future__ import annotations
 
 import json
-import posixpath
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -95,14 +94,6 @@ def read_package(root: Path, budget: TextBudget) -> str:
     return package
 
 
-def read_properties(root: Path, budget: TextBudget) -> tuple[Mapping[str, Any], ...]:
-    """Return the properties, `{type, value}` each.
-
-    Raises: BundleError (InvalidBundle; RenderLimitExceeded).
-    """
-    return tuple(_read(root, PROPERTIES, "PropertiesFile", budget).get("properties", ()))
-
-
 def read_dependencies(root: Path, budget: TextBudget) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...]]:
     """Return the dependencies, and a warning if they cannot be read: they never fail a bundle."""
     try:
@@ -162,11 +153,6 @@ def _join(type_: str, value: str) -> str:
 
 def _write(item: Mapping[str, Any]) -> str:
     return _join(item["type"], write_json(item.get("value"), sort_keys=True))
-
-
-def suggest_name(package: str, annotations: Mapping[str, str]) -> str:
-    """Return the namespace that a CSV suggests, by default one named after the package."""
-    return annotations.get(_NAME) or f"{package}-system"
 
 
 def read_template(annotations: Mapping[str, str]) -> tuple[dict[str, dict[str, str]], list[str]]:
@@ -270,8 +256,8 @@ def _recognize_elsewhere(root: Path, folder: str) -> Recognized | None:
 
 
 def _recognize_service_version(root: Path, folder: str) -> Recognized | None:
-    annotations = posixpath.join(posixpath.dirname(folder), ANNOTATIONS)
-    if Path(folder).name != MANIFESTS or is_file(root / annotations) or not has_service_version(root, folder):
+    above, _, name = folder.rpartition("/")
+    if name != MANIFESTS or is_file(root / above / ANNOTATIONS) or not has_service_version(root, folder):
         return None
     return Recognized(f'found a ClusterServiceVersion in "{folder}"', f"add {ANNOTATIONS}")
 
@@ -303,7 +289,7 @@ def read_bundle(root: Path, budget: TextBudget) -> Bundle:
     Raises: BundleError (InvalidBundle; RenderLimitExceeded), LargeTextError.
     """
     package = read_package(root, budget)
-    properties = read_properties(root, budget)
+    properties = tuple(_read(root, PROPERTIES, "PropertiesFile", budget).get("properties", ()))
     found = list(_read_manifests(root, _list_manifests(root), budget))
     version = _only_service_version([item for item in found if item.value["kind"] == SERVICE_VERSION])
     definitions, vanished = _read_definitions([item for item in found if item.value["kind"] == DEFINITION])
@@ -319,8 +305,10 @@ def read_bundle(root: Path, budget: TextBudget) -> Bundle:
     )
 
 
-def read_namespace_hints(root: Path) -> tuple[str, Mapping[str, str]]:
-    """Return the package name and the annotations of the CSV, without reading the rest of the bundle.
+def suggest_namespace(root: Path) -> str:
+    """Return the namespace that the CSV of a bundle suggests, by default one named after the package.
+
+    The rest of the bundle is not read.
 
     Raises: BundleError (InvalidBundle; RenderLimitExceeded).
     """
@@ -329,7 +317,7 @@ def read_namespace_hints(root: Path) -> tuple[str, Mapping[str, str]]:
     files = (name for name in _list_manifests(root) if mentions(root / name, SERVICE_VERSION.encode()))
     found = _read_manifests(root, files, budget)
     version = _only_service_version([item for item in found if item.value["kind"] == SERVICE_VERSION])
-    return package, version.annotations
+    return version.annotations.get(_NAME) or f"{package}-system"
 
 
 def _read_manifests(root: Path, files: Iterator[str], budget: TextBudget) -> Iterator[Document]:
@@ -627,12 +615,10 @@ def read_service_version(manifest: Mapping[str, Any]) -> ServiceVersion:
 
 def _read_permission(item: Mapping[str, Any]) -> Permission:
     rules = item.get("rules")
-    read = None if rules is None else [_read_rule(rule) for rule in rules]
+    read = rules and [
+        {"verbs": rule.get("verbs"), **{key: rule[key] for key in _RULE_FIELDS if key in rule}} for rule in rules
+    ]
     return {"serviceAccountName": item["serviceAccountName"], "rules": read}
-
-
-def _read_rule(rule: Mapping[str, Any]) -> dict[str, Any]:
-    return {"verbs": rule.get("verbs"), **{key: rule[key] for key in _RULE_FIELDS if key in rule}}
 
 
 def _read_webhook(item: Mapping[str, Any]) -> Webhook:
