@@ -156,15 +156,12 @@ def _names_of(item: Object, place: str) -> Iterator[tuple[str, str]]:
         spec = mapping(item, "spec")
         fields |= {"spec.group": spec.get("group"), "spec.names": spec.get("names")}
     if template := find_pod_template(item):
-        fields |= _of_pod(mapping(template[1], "spec"), ".".join(filter(None, (template[0], "spec"))))
+        pod, path = mapping(template[1], "spec"), ".".join(filter(None, (template[0], "spec")))
+        fields |= {f"{path}.{field}": pod.get(field) for field in _OF_PODS}
+        fields |= {f"{where}.name": container.get("name") for where, container in list_containers(pod, path)}
     yield from (
         (f"{place}.{field}", text) for field, value in fields.items() for text in scalars_of(value, with_keys=True)
     )
-
-
-def _of_pod(spec: Mapping[str, Any], path: str) -> dict[str, Any]:
-    containers = {f"{place}.name": container.get("name") for place, container in list_containers(spec, path)}
-    return {f"{path}.{field}": spec.get(field) for field in _OF_PODS} | containers
 
 
 # the content

@@ -464,7 +464,17 @@ def make_deployments(
     """Yield the Deployments in order of the CSV; those named in `certified` serve webhooks with certificates."""
     marks = {"olm.targetNamespaces": ",".join(targets), "olm.operatorNamespace": namespace}
     for deployment in version.deployments:
-        made = _make_deployment(deployment, version.annotations, marks, namespace)
+        template = deployment["spec"]["template"]
+        metadata = template["metadata"]
+        merged = {**version.annotations, **metadata.get("annotations", {}), **marks}
+        spec = {
+            **deployment["spec"],
+            "revisionHistoryLimit": _REVISION_HISTORY_LIMIT,
+            "template": {**template, "metadata": {**metadata, "annotations": merged}},
+        }
+        made = _make_object("apps/v1", "Deployment", deployment["name"], namespace, spec=spec)
+        if label := deployment.get("label"):
+            made["metadata"]["labels"] = dict(label)
         yield _mount_certificates(made) if deployment["name"] in certified else made
 
 
@@ -483,23 +493,6 @@ def check_annotations(deployment: Object) -> None:
             f" but the API server accepts {describe_bytes(_ANNOTATIONS_LIMIT)}; these include the annotations of the"
             f' CSV, shorten "{largest}"',
         )
-
-
-def _make_deployment(
-    deployment: StrategyDeployment, annotations: Mapping[str, str], marks: Mapping[str, str], namespace: str
-) -> Object:
-    template = deployment["spec"]["template"]
-    metadata = template["metadata"]
-    merged = {**annotations, **metadata.get("annotations", {}), **marks}
-    spec = {
-        **deployment["spec"],
-        "revisionHistoryLimit": _REVISION_HISTORY_LIMIT,
-        "template": {**template, "metadata": {**metadata, "annotations": merged}},
-    }
-    made = _make_object("apps/v1", "Deployment", deployment["name"], namespace, spec=spec)
-    if label := deployment.get("label"):
-        made["metadata"]["labels"] = dict(label)
-    return made
 
 
 def _mount_certificates(deployment: Object) -> Object:
