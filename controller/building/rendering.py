@@ -424,7 +424,7 @@ def _revision_of(rendering: Rendering, terms: Terms, capabilities: Capabilities)
         return make_applicable(
             objects,
             install_namespace=terms.install_namespace,
-            is_namespaced=lambda group, _, kind: scopes.get((group, kind), capabilities.is_namespaced(group, kind)),
+            is_namespaced=lambda group, kind: scopes.get((group, kind), capabilities.is_namespaced(group, kind)),
             custom=custom,
         )
 

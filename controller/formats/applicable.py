@@ -47,8 +47,8 @@ from rukpak.controller.untrusted import field, mapping, sequence
 
 Kind: TypeAlias = tuple[str, str, str]
 """Group, version and kind."""
-ScopeLookup = Callable[[str, str, str], bool | None]
-"""Group, version and kind to whether it is namespaced; None if this is not known yet."""
+ScopeLookup = Callable[[str, str], bool | None]
+"""Group and kind to whether it is namespaced; None if this is not known yet."""
 
 _ENCODE = json.JSONEncoder(ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":")).encode
 _ENCODE_SORTED = json.JSONEncoder(
@@ -82,13 +82,12 @@ def make_applicable(
     corrected = [correct(item, plain_status=_kind_of(item) in plain) for item in objects]
 
     @cache
-    def _scope(api_version: str, kind: str) -> bool | None:
-        group, _, version = api_version.rpartition("/")
+    def _scope(group: str, kind: str) -> bool | None:
         scope = defined.get((group, kind))
-        return is_namespaced(group, version, kind) if scope is None else scope
+        return is_namespaced(group, kind) if scope is None else scope
 
     result = [
-        _set_namespace(item, install_namespace, is_namespaced=_scope(item["apiVersion"], item["kind"]))
+        _set_namespace(item, install_namespace, is_namespaced=_scope(group_of(item), item["kind"]))
         for item in _remove_nulls(corrected, custom)
     ]
     _refuse_equal(result)
