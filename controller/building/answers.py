@@ -30,7 +30,7 @@ from rukpak.controller.content.digests import digest_of_json
 from rukpak.controller.content.limits import describe_bytes, name_key, some
 from rukpak.controller.formats.applicable import revision_digest
 from rukpak.controller.formats.helm.lookups import REMEDY, describe, find_secret_values, make_answer
-from rukpak.controller.formats.objects import group_of
+from rukpak.controller.formats.objects import ObjectKey, group_of, identify
 from rukpak.controller.untrusted import mapping, strings, text
 
 LOOKUPS = 64
@@ -117,10 +117,12 @@ class Asked:
         )
         return replace(known, secrets=(*known.secrets, *found))
 
-    def own_objects(self, name: str) -> frozenset[tuple[str, str, str, str]]:
-        """Return group, kind, namespace and name of the objects that were found and belong to a BundleDeployment."""
+    def own_objects(self, name: str) -> frozenset[ObjectKey]:
+        """Return the identities of the objects that were found and belong to a BundleDeployment."""
         return frozenset(
-            (lookup.api_version.rpartition("/")[0], lookup.kind, text(answer, "metadata", "namespace"), lookup.name)
+            ObjectKey(
+                lookup.api_version.rpartition("/")[0], lookup.kind, text(answer, "metadata", "namespace"), lookup.name
+            )
             for lookup, answer in (self.answers or {}).items()
             if lookup.name and strings(answer, "metadata", "labels").get(names.OWNER_LABEL) == name
         )
@@ -131,7 +133,7 @@ def differ(one: Sequence[RecordedLookup], other: Sequence[RecordedLookup]) -> bo
     return {each[:4]: each[5] for each in one} != {each[:4]: each[5] for each in other}
 
 
-def keep_left_out(made: Revision, last: Revision, own: frozenset[tuple[str, str, str, str]]) -> Revision:
+def keep_left_out(made: Revision, last: Revision, own: frozenset[ObjectKey]) -> Revision:
     """Return a revision with those of its own objects that it looks up and leaves out, as the last revision has them.
 
     Args:
@@ -139,11 +141,11 @@ def keep_left_out(made: Revision, last: Revision, own: frozenset[tuple[str, str,
         last: the one before.
         own: see `Asked.own_objects`.
     """
-    rendered = {_identity(item) for item in made.objects}
+    rendered = {identify(item) for item in made.objects}
     left_out = {
         index: item
         for index, item in enumerate(last.objects)
-        if (identity := _identity(item)) in own and identity not in rendered
+        if (identity := identify(item)) in own and identity not in rendered
     }
     if not left_out:
         return made
@@ -163,14 +165,14 @@ def keep_left_out(made: Revision, last: Revision, own: frozenset[tuple[str, str,
     )
 
 
-def with_warnings_on(made: Revision, own: frozenset[tuple[str, str, str, str]]) -> Revision:
+def with_warnings_on(made: Revision, own: frozenset[ObjectKey]) -> Revision:
     """Return a revision with warnings about those of its own objects that the installed revision keeps, if it has them.
 
     Args:
         made: as it was rendered.
         own: see `Asked.own_objects`.
     """
-    rendered = {_identity(item) for item in made.objects}
+    rendered = {identify(item) for item in made.objects}
     warnings = [
         f'{kind} "{name}": the chart leaves it out because lookup finds it; the controller keeps it as it is installed'
         for _, kind, _, name in sorted(own - rendered)
@@ -180,12 +182,12 @@ def with_warnings_on(made: Revision, own: frozenset[tuple[str, str, str, str]]) 
 
 def changed_values(made: Revision, other: Revision) -> frozenset[tuple[str, str]]:
     """Return the namespace/name and field of the values of Secrets that both revisions have, and that differ."""
-    before = {_identity(item): item for item in other.objects if (group_of(item), item["kind"]) == ("", "Secret")}
+    before = {identify(item): item for item in other.objects if (group_of(item), item["kind"]) == ("", "Secret")}
     return frozenset(
         (f"{text(item, 'metadata', 'namespace')}/{item['metadata']['name']}", name_key("data", key))
         for item in made.objects
         for key, value in mapping(item, "data").items()
-        if mapping(before.get(_identity(item)), "data").get(key, value) != value
+        if mapping(before.get(identify(item)), "data").get(key, value) != value
     )
 
 
@@ -200,7 +202,3 @@ def describe_generated(values: Iterable[tuple[str, str]]) -> Iterator[str]:
         problem = "made anew, since the content or spec.config has changed and the bundle generates it each time"
         remedy = "to keep it, have the chart take it from a Secret of yours, or set it in spec.config"
         yield f"Secret {name}: {fields}: {problem}; {remedy}"
-
-
-def _identity(item: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    return group_of(item), text(item, "kind"), text(item, "metadata", "namespace"), text(item, "metadata", "name")

@@ -88,12 +88,6 @@ class _Kind(_Model):
     nulls: dict[str, Any] = {}
     """The part of its schema that says where null is allowed."""
 
-    def as_custom(self) -> CustomKind | None:
-        """Return what is known of a custom kind."""
-        if self.hasStatus is None:
-            return None
-        return CustomKind(has_status=self.hasStatus, schema=reduce_schema(self.nulls))
-
 
 class _File(_Model):
     kubernetesVersion: str = Field(pattern=r"^v[0-9]+\.[0-9]+\.[0-9]+")  # noqa: N815 - as it is written
@@ -120,7 +114,11 @@ def parse(data: bytes, name: str) -> Capabilities:
         first = error.errors(include_url=False, include_input=False)[0]
         raise _invalid(name, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
     kinds = {(kind.group, kind.version, kind.kind): kind.scope == "Namespaced" for kind in read.kinds}
-    custom = {(kind.group, kind.version, kind.kind): known for kind in read.kinds if (known := kind.as_custom())}
+    custom = {
+        (kind.group, kind.version, kind.kind): CustomKind(has_status=kind.hasStatus, schema=reduce_schema(kind.nulls))
+        for kind in read.kinds
+        if kind.hasStatus is not None
+    }
     return Capabilities(
         kubernetes_version=read.kubernetesVersion, kinds=kinds, unknown=frozenset(read.unknownGroups), custom=custom
     )

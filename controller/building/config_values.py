@@ -122,7 +122,7 @@ def confidential_of(
     public = [deployment.metadata.name, spec.model_dump_json(by_alias=True, exclude_unset=True)]
     for reference, text in zip(spec.config_from, texts, strict=True):
         if text is not None:
-            found = list(texts_of(_read(reference, text, _PLACE)))
+            found = list(scalars_of(_read(reference, text, _PLACE), with_keys=True))
             # The keys of a path are in the spec.
             (hidden if reference.kind == "Secret" else public).extend(found)
     return Confidential(secrets=tuple(hidden), public="\n".join(public))
@@ -245,19 +245,6 @@ class Confidential:
     """What may be shown: the spec and the name of the BundleDeployment, and values from ConfigMaps."""
     place: str = "spec.configFrom"
     """Where the secrets come from, for messages."""
-
-
-def texts_of(value: Any) -> Iterator[str]:
-    """Yield the strings, numbers and keys in a value."""
-    yield from scalars_of(value)
-    waiting = [value]
-    while waiting:
-        found = waiting.pop()
-        if isinstance(found, Mapping):
-            yield from (key for key in found if isinstance(key, str))
-            waiting.extend(found.values())
-        elif isinstance(found, list):
-            waiting.extend(found)
 
 
 def secret_finder(confidential: Confidential, public: Iterable[str] = ()) -> Callable[[str], Iterator[str]]:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from rukpak.api.errors import BundleError
-from rukpak.api.plugins import Access, Entry, Refusal, Resolution, Signer
+from rukpak.api.plugins import Access, Entry, Refusal, Resolution
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.types import Source, SourcePin, Spec, Verified
 from rukpak.controller.building.entry_points import source_of
@@ -90,10 +90,6 @@ def _check_signer(source: Source, resolution: Resolution, access: Access) -> Non
         problem = "the signature of other content than the recorded one was checked"
     if problem:
         raise BundleError(Reason.VERIFICATION_FAILED, f"{problem}; report this as a bug", place=f"{access.path}.verify")
-
-
-def _verified(signer: Signer, at: datetime) -> Verified:
-    return Verified(by=signer.by, key=signer.key, identity=signer.identity, issuer=signer.issuer, at=at)
 
 
 def first_failure(failures: Sequence[BundleError]) -> BundleError | None:
@@ -194,13 +190,17 @@ class Fetcher:
     def _checked(
         self, source: Source, resolution: Resolution, access: Access, previous: SourcePin | None
     ) -> dict[str, Any]:
-        if resolution.signer is None:
+        if (signer := resolution.signer) is None:
             return {}
-        is_known = previous is not None and resolution.signer is access.known_signer(resolution.digest)
-        verified = previous.verified if previous and is_known else _verified(resolution.signer, self._now())
+        if previous is not None and signer is access.known_signer(resolution.digest):
+            verified = previous.verified
+        else:
+            verified = Verified(
+                by=signer.by, key=signer.key, identity=signer.identity, issuer=signer.issuer, at=self._now()
+            )
         return {
             "verified": verified,
-            "verified_version": resolution.signer.version,
+            "verified_version": signer.version,
             "verify_digest": verify_digest(source),
             "keys_digest": access.trusted.identity,
         }

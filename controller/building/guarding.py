@@ -29,6 +29,7 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from rukpak.api.errors import BundleError
@@ -477,12 +478,8 @@ def _own(given: Any) -> Any:
     return deepcopy(given) if isinstance(given, Mapping) else given
 
 
-class _Guarded:
-    """A plug-in of which each method is guarded; it has those of the contract that the plug-in has."""
-
-
 def guard(plugin: Any, calls: Calls, kind: str) -> Any:
-    """Return a plug-in whose calls are guarded.
+    """Return a plug-in whose calls are guarded; it has those methods of the contract that the plug-in has.
 
     Args:
         plugin: an instance.
@@ -491,7 +488,7 @@ def guard(plugin: Any, calls: Calls, kind: str) -> Any:
 
     Raises: WrongResultError if it lacks a method of its contract.
     """
-    guarded = _Guarded()
+    guarded = SimpleNamespace()
     required, optional = _METHODS[kind]
     place = f"spec.{kind if kind == 'format' else f'{kind}s'}"
     for name in (*required, *optional):
@@ -502,7 +499,7 @@ def guard(plugin: Any, calls: Calls, kind: str) -> Any:
         elif name in required:
             raise WrongResultError(f"an object without the method {name}")
     if hasattr(plugin, "reads_part"):
-        guarded.reads_part = bool(plugin.reads_part)  # type: ignore[attr-defined]
+        guarded.reads_part = bool(plugin.reads_part)
     return guarded
 
 

@@ -25,7 +25,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from io import BytesIO
@@ -60,7 +60,6 @@ from rukpak.controller.building.config_values import (
     find_key_words,
     plugins_of,
     secret_finder,
-    texts_of,
     withhold_values,
 )
 from rukpak.controller.building.entry_points import count_failure, format_of
@@ -81,16 +80,18 @@ from rukpak.controller.formats.applicable import (
 )
 from rukpak.controller.formats.helm.failures import make_redactor
 from rukpak.controller.formats.helm.lookups import UnansweredError
+from rukpak.controller.formats.helm.values import scalars_of
 from rukpak.controller.formats.manifests import TextBudget, estimate
 from rukpak.controller.formats.objects import (
     Object,
-    find_identity_problem,
+    find_identity_problems,
     find_pod_template,
     group_of,
     identify,
     list_containers,
     refuse,
 )
+from rukpak.controller.formats.programs import scratch_of
 from rukpak.controller.processes.programs import STARTING, ProcessGroup, confined
 from rukpak.controller.processors import Charge, change_each
 from rukpak.controller.untrusted import Steps, TooManyStepsError, mapping, text
@@ -155,13 +156,12 @@ def _names_of(item: Object, place: str) -> Iterator[tuple[str, str]]:
         spec = mapping(item, "spec")
         fields |= {"spec.group": spec.get("group"), "spec.names": spec.get("names")}
     if template := find_pod_template(item):
-        fields |= _of_pod(mapping(template[1], "spec"), ".".join(filter(None, (template[0], "spec"))))
-    yield from ((f"{place}.{field}", text) for field, value in fields.items() for text in texts_of(value))
-
-
-def _of_pod(spec: Mapping[str, Any], path: str) -> dict[str, Any]:
-    containers = {f"{place}.name": container.get("name") for place, container in list_containers(spec, path)}
-    return {f"{path}.{field}": spec.get(field) for field in _OF_PODS} | containers
+        pod, path = mapping(template[1], "spec"), ".".join(filter(None, (template[0], "spec")))
+        fields |= {f"{path}.{field}": pod.get(field) for field in _OF_PODS}
+        fields |= {f"{where}.name": container.get("name") for where, container in list_containers(pod, path)}
+    yield from (
+        (f"{place}.{field}", text) for field, value in fields.items() for text in scalars_of(value, with_keys=True)
+    )
 
 
 # the content
@@ -235,15 +235,13 @@ def prepare(
 
 
 def _replace_files(request: RenderRequest, files: Mapping[str, bytes], path: str, index: int) -> ContentTree:
-    scratch, limits = request.means.scratch, request.means.limits
-    if scratch is None:
-        raise RuntimeError("preparing content needs a scratch folder")
+    limits = request.means.limits
     for name, data in files.items():
         if len(data) > limits.file_bytes:
             problem = f"{path}: {quote(name)} exceeds the limit of {describe_bytes(limits.file_bytes)} for one file"
             raise BundleError(Reason.RENDER_LIMIT_EXCEEDED, f"{problem}; split it")
     request.means.occupy(sum(map(len, files.values())))
-    folder = scratch / f"prepared-{index}"
+    folder = scratch_of(request.means) / f"prepared-{index}"
     shutil.rmtree(folder, ignore_errors=True)  # of a rendering that was too large for this process
     with disk_errors_reported("content store"):
         return replace_files(request.tree, files, folder, path)
@@ -269,7 +267,7 @@ def process(
     """
     if not processors:
         return rendering
-    refuse(f"objects[{i}]: {problem}" for i, problem in _identity_problems(rendering.objects))
+    refuse(find_identity_problems(rendering.objects))
     rendering = change_each(rendering, without_reserved_marks)
     steps = Steps(MOST_STEPS)
     for place, processor, plugin in plugins_of(processors):
@@ -317,19 +315,13 @@ def _charge_to(budget: TextBudget, left: Steps, place: str, cancelled: Event) ->
 
 def _check(rendering: Rendering, place: str, budget: TextBudget) -> None:
     manifests = [*rendering.objects, *(hook.manifest for hook in rendering.hooks)]
-    for index, problem in _identity_problems(manifests):
-        raise BundleError(Reason.INVALID_CONFIG, f"makes an invalid object: objects[{index}]: {problem}", place=place)
+    for problem in find_identity_problems(manifests):
+        raise BundleError(Reason.INVALID_CONFIG, f"makes an invalid object: {problem}", place=place)
     for item in manifests:
         for mark in find_reserved_marks(item):
             problem = f"sets {mark} of {identify(item)}, which belongs to the controller"
             raise BundleError(Reason.INVALID_CONFIG, f"{problem}; remove it", place=place)
         budget.charge_text(len(_ENCODE(item)), place, is_manifest=False)
-
-
-def _identity_problems(objects: Iterable[Object]) -> Iterator[tuple[int, str]]:
-    for index, item in enumerate(objects):
-        if problem := find_identity_problem(item):
-            yield index, problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,7 +424,7 @@ def _revision_of(rendering: Rendering, terms: Terms, capabilities: Capabilities)
         return make_applicable(
             objects,
             install_namespace=terms.install_namespace,
-            is_namespaced=lambda group, _, kind: scopes.get((group, kind), capabilities.is_namespaced(group, kind)),
+            is_namespaced=lambda group, kind: scopes.get((group, kind), capabilities.is_namespaced(group, kind)),
             custom=custom,
         )
 
@@ -491,9 +483,7 @@ def render_in_child(task: Task) -> PackedRevision:
     Raises: BundleError with a reason of Installed: what `render` raises; RenderLimitExceeded over memory or time.
     """
     means = task.request.means
-    if means.scratch is None:
-        raise RuntimeError("rendering in a child needs a scratch folder")
-    folder = means.scratch / "child"
+    folder = scratch_of(means) / "child"
     with disk_errors_reported("content store"):
         folder.mkdir()
         (folder / _REQUEST).write_bytes(_write_request(task))

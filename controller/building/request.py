@@ -58,7 +58,7 @@ from rukpak.api.plugins import (
 )
 from rukpak.api.plugins import Source as Plugin
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.api.v1alpha2.types import Drift, Processor, Source, SourcePin, Spec
+from rukpak.api.v1alpha2.types import Drift, Source, SourcePin, Spec
 from rukpak.api.v1alpha2.verification import Verification
 from rukpak.controller.building.config_values import Confidential, SecretValues, check_nesting, plugins_of
 from rukpak.controller.building.entry_points import format_of, source_of
@@ -66,6 +66,7 @@ from rukpak.controller.building.revision import Terms
 from rukpak.controller.content.digests import digest_of, digest_of_json
 from rukpak.controller.content.limits import Use, describe_bytes, quote
 from rukpak.controller.formats.applicable import Kind
+from rukpak.controller.formats.objects import refuse
 from rukpak.controller.sharing import Admission
 from rukpak.controller.sources.versions import is_version, parse_version
 
@@ -170,17 +171,13 @@ def check(spec: Spec) -> None:
     for index, source in enumerate(spec.sources):
         path = f"spec.sources[{index}].{source.block}"
         check_nesting(source.parameters.model_extra if source.parameters else {}, path, Reason.INVALID_REFERENCE)
-        _raise_first(Reason.INVALID_REFERENCE, source_of(source.kind).validate(source.parameters_json, path))
+        refuse(source_of(source.kind).validate(source.parameters_json, path), Reason.INVALID_REFERENCE)
     check_config(spec.format, spec.config)
-    _check_processors(spec.processors)
-
-
-def _check_processors(processors: Sequence[Processor]) -> None:
-    for index, processor in enumerate(processors):  # before anything that is recursive
+    for index, processor in enumerate(spec.processors):  # before anything that is recursive
         check_nesting(processor.free_form, f"spec.processors[{index}]{processor.block}", Reason.INVALID_CONFIG)
-    _check_size([processor.parameters_json for processor in processors], "spec.processors", "change more in the bundle")
-    for place, processor, plugin in plugins_of(processors):
-        _raise_first(Reason.INVALID_CONFIG, plugin.validate(processor.parameters_json, f"{place}{processor.block}"))
+    _check_size([each.parameters_json for each in spec.processors], "spec.processors", "change more in the bundle")
+    for place, processor, plugin in plugins_of(spec.processors):
+        refuse(plugin.validate(processor.parameters_json, f"{place}{processor.block}"), Reason.INVALID_CONFIG)
 
 
 def _check_size(value: Any, path: str, remedy: str) -> None:
@@ -190,18 +187,12 @@ def _check_size(value: Any, path: str, remedy: str) -> None:
         raise BundleError(Reason.INVALID_CONFIG, f"{problem}; {remedy}")
 
 
-def _raise_first(reason: Reason, problems: Sequence[str]) -> None:
-    if problems:
-        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        raise BundleError(reason, problems[0] + more)
-
-
 def check_config(format_name: str, config: Mapping[str, Any]) -> None:
     """Refuse a config that its format does not accept.
 
     Raises: BundleError (UnknownFormat, InvalidConfig).
     """
-    _raise_first(Reason.INVALID_CONFIG, format_of(format_name).validate(config))
+    refuse(format_of(format_name).validate(config), Reason.INVALID_CONFIG)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias
 
 from rukpak.api.plugins import CustomKind
@@ -102,7 +102,19 @@ class PackedRevision:
 
         Raises: ValueError if the objects are not what `pack_objects` wrote.
         """
-        return unpack(self.digest, self.objects, pack_terms(self))
+        try:
+            content = decode(zlib.decompress(self.objects))
+            objects, hooks = tuple(content["objects"]), tuple(content["hooks"])
+        except (zlib.error, KeyError, TypeError, RecursionError) as error:
+            raise ValueError(type(error).__name__) from error
+        return Revision(
+            digest=self.digest,
+            objects=objects,
+            hooks=hooks,
+            terms=self.terms,
+            warnings=self.warnings,
+            namespace=self.namespace,
+        )
 
 
 def pack(revision: Revision) -> PackedRevision:
@@ -158,7 +170,7 @@ def has_objects(revision: Revision | PackedRevision) -> bool:
     """Return whether a revision has objects, hooks aside."""
     if isinstance(revision, Revision):
         return bool(revision.objects)
-    return not zlib.decompressobj().decompress(revision.objects, len(_NO_OBJECTS_TEXT)).startswith(_NO_OBJECTS_TEXT)
+    return not zlib.decompressobj().decompress(revision.objects, len(_NO_OBJECTS)).startswith(_NO_OBJECTS)
 
 
 def pack_terms(revision: Revision | PackedRevision) -> bytes:
@@ -168,44 +180,27 @@ def pack_terms(revision: Revision | PackedRevision) -> bytes:
     return canonical_json(fields)
 
 
-def unpack(digest: str, objects: bytes, terms: bytes) -> Revision:
-    """Return the revision that `pack_objects` and `pack_terms` wrote.
-
-    Raises: ValueError if the bytes are not what they wrote.
-    """
-    try:
-        content = decode(zlib.decompress(objects))
-        fields = decode(terms)
-        if fields.pop("format") != FORMAT:
-            raise ValueError("format of the terms")
-        warnings, namespace = tuple(fields.pop("warnings")), dict(fields.pop("namespace"))
-        fields["pins"], fields["optional"] = tuple(fields["pins"]), tuple(fields["optional"])
-        fields["left"], fields["past"] = tuple(fields["left"]), tuple(fields["past"])
-        fields["looked_up"] = tuple(tuple(each) for each in fields.get("looked_up", ()))
-        fields["kinds"] = tuple((*kind, scope) for *kind, scope in fields["kinds"])
-        fields["custom"] = tuple(
-            (*kind, CustomKind(**known) if known is not None else None) for *kind, known in fields["custom"]
-        )
-        objects_, hooks = tuple(content["objects"]), tuple(content["hooks"])
-        return Revision(
-            digest=digest,
-            objects=objects_,
-            hooks=hooks,
-            terms=Terms(**fields),
-            warnings=warnings,
-            namespace=namespace,
-        )
-    except (zlib.error, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(type(error).__name__) from error
-
-
 def unpack_terms(digest: str, terms: bytes, objects: bytes) -> PackedRevision:
     """Return the revision that `pack_objects` and `pack_terms` wrote, with its objects still compressed.
 
     Raises: ValueError if the terms are not what `pack_terms` wrote.
     """
-    return replace(pack(unpack(digest, _NO_OBJECTS, terms)), objects=objects)
+    try:
+        fields = decode(terms)
+        if fields.pop("format") != FORMAT:
+            raise ValueError("format of the terms")
+        warnings, namespace = tuple(fields.pop("warnings")), dict(fields.pop("namespace"))
+        fields.update({name: tuple(fields[name]) for name in ("pins", "optional", "left", "past")})
+        fields["looked_up"] = tuple(tuple(each) for each in fields.get("looked_up", ()))
+        fields["kinds"] = tuple((*kind, scope) for *kind, scope in fields["kinds"])
+        fields["custom"] = tuple(
+            (*kind, CustomKind(**known) if known is not None else None) for *kind, known in fields["custom"]
+        )
+        return PackedRevision(
+            digest=digest, objects=objects, terms=Terms(**fields), warnings=warnings, namespace=namespace
+        )
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(type(error).__name__) from error
 
 
-_NO_OBJECTS_TEXT = b'{"objects":[]'
-_NO_OBJECTS = zlib.compress(b'{"objects":[],"hooks":[]}')
+_NO_OBJECTS = b'{"objects":[]'

@@ -36,7 +36,7 @@ from rukpak.controller.formats.objects import (
     crd_specs,
     describe_type,
     describe_wrong_type,
-    find_identity_problem,
+    find_identity_problems,
     find_pod_template,
     group_of,
     identify,
@@ -47,8 +47,8 @@ from rukpak.controller.untrusted import field, mapping, sequence
 
 Kind: TypeAlias = tuple[str, str, str]
 """Group, version and kind."""
-ScopeLookup = Callable[[str, str, str], bool | None]
-"""Group, version and kind to whether it is namespaced; None if this is not known yet."""
+ScopeLookup = Callable[[str, str], bool | None]
+"""Group and kind to whether it is namespaced; None if this is not known yet."""
 
 _ENCODE = json.JSONEncoder(ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":")).encode
 _ENCODE_SORTED = json.JSONEncoder(
@@ -75,22 +75,19 @@ def make_applicable(
 
     Raises: BundleError (InvalidBundle) with object and field of the first problem, and the number of others.
     """
-    refuse(
-        f"objects[{index}]: {problem}" for index, item in enumerate(objects) if (problem := find_identity_problem(item))
-    )
+    refuse(find_identity_problems(objects))
     refuse(f"{identify(item)}: {problem}" for item in objects for problem in find_invalid_fields(item))
     defined, custom = scopes_of_crds(objects), {**custom, **custom_kinds(objects)}
     plain = {kind for kind, known in custom.items() if not known.has_status}
     corrected = [correct(item, plain_status=_kind_of(item) in plain) for item in objects]
 
     @cache
-    def _scope(api_version: str, kind: str) -> bool | None:
-        group, _, version = api_version.rpartition("/")
+    def _scope(group: str, kind: str) -> bool | None:
         scope = defined.get((group, kind))
-        return is_namespaced(group, version, kind) if scope is None else scope
+        return is_namespaced(group, kind) if scope is None else scope
 
     result = [
-        _set_namespace(item, install_namespace, is_namespaced=_scope(item["apiVersion"], item["kind"]))
+        _set_namespace(item, install_namespace, is_namespaced=_scope(group_of(item), item["kind"]))
         for item in _remove_nulls(corrected, custom)
     ]
     _refuse_equal(result)
@@ -171,22 +168,18 @@ _CONTAINER_LISTS: dict[str, _Keys] = {
     "volumeMounts": {"mountPath": None},
     "volumeDevices": {"devicePath": None},
 }
+_MATCHED = ("spec.selector.matchLabels",)
 _STRING_MAPS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("", "ConfigMap"): ("data", "binaryData"),
     ("", "ReplicationController"): ("spec.selector",),
     ("", "Secret"): ("data", "stringData"),
     ("", "Service"): ("spec.selector",),
-    **dict.fromkeys(
-        (
-            ("apps", "DaemonSet"),
-            ("apps", "Deployment"),
-            ("apps", "ReplicaSet"),
-            ("apps", "StatefulSet"),
-            ("batch", "Job"),
-            ("policy", "PodDisruptionBudget"),
-        ),
-        ("spec.selector.matchLabels",),
-    ),
+    ("apps", "DaemonSet"): _MATCHED,
+    ("apps", "Deployment"): _MATCHED,
+    ("apps", "ReplicaSet"): _MATCHED,
+    ("apps", "StatefulSet"): _MATCHED,
+    ("batch", "Job"): _MATCHED,
+    ("policy", "PodDisruptionBudget"): _MATCHED,
 }
 _KEYED_LISTS: Mapping[tuple[str, str], tuple[str, _Keys]] = {
     ("", "Service"): ("spec.ports", {"port": None, "protocol": "TCP"}),
@@ -201,15 +194,20 @@ _STRINGS = frozenset({str, type(None)})
 def find_invalid_fields(item: Object) -> Iterator[str]:
     """Yield the problems of an object with a valid identity, each starting with its field path."""
     yield from _check_metadata(item["metadata"], "metadata")
-    yield from _check_wave(mapping(item["metadata"], "annotations").get(WAVE))
+    wave = mapping(item["metadata"], "annotations").get(WAVE)
+    if isinstance(wave, str) and read_wave(wave) is None:
+        yield f"metadata.annotations.{WAVE}: must be an integer from -{HIGHEST_WAVE} to {HIGHEST_WAVE}; correct it"
     kind = group_of(item), item["kind"]
     for path in _STRING_MAPS.get(kind, ()):
         yield from _check_strings(field(item, *path.split(".")), path)
     if kind in _KEYED_LISTS:
         path, keys = _KEYED_LISTS[kind]
         yield from _check_items(field(item, *path.split(".")), path, keys)
-    if kind == _DEFINITION:
-        yield from _check_definition(item)
+    if kind == _DEFINITION and field(item, "spec", "preserveUnknownFields") is True:
+        yield (
+            "spec.preserveUnknownFields: must not be true in apiextensions.k8s.io/v1; "
+            "remove it and set x-kubernetes-preserve-unknown-fields: true in the schema"
+        )
     template = find_pod_template(item)
     if template:
         yield from _check_pod_template(*template)
@@ -220,19 +218,6 @@ def _check_metadata(metadata: Any, path: str) -> Iterator[str]:
         yield from _check_strings(field(metadata, name), f"{path}.{name}")
     finalizers = [finalizer and {"name": finalizer} for finalizer in sequence(metadata, "finalizers")]
     yield from _check_items(finalizers, f"{path}.finalizers", _NAME)
-
-
-def _check_wave(text: Any) -> Iterator[str]:
-    if isinstance(text, str) and read_wave(text) is None:
-        yield f"metadata.annotations.{WAVE}: must be an integer from -{HIGHEST_WAVE} to {HIGHEST_WAVE}; correct it"
-
-
-def _check_definition(item: Object) -> Iterator[str]:
-    if field(item, "spec", "preserveUnknownFields") is True:
-        yield (
-            "spec.preserveUnknownFields: must not be true in apiextensions.k8s.io/v1; "
-            "remove it and set x-kubernetes-preserve-unknown-fields: true in the schema"
-        )
 
 
 def _check_pod_template(path: str, template: Mapping[str, Any]) -> Iterator[str]:
@@ -538,9 +523,7 @@ _CORRECTIONS: dict[tuple[str, str], Callable[[Object], Object]] = {
     ("", "Secret"): _encode_string_data,
     ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): _DROP_CAS_OF_WEBHOOKS,
     ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): _DROP_CAS_OF_WEBHOOKS,
-    ("apiextensions.k8s.io", "CustomResourceDefinition"): partial(
-        _drop_ca, ("spec", "conversion", "webhook", *_OF_CLIENT)
-    ),
+    _DEFINITION: partial(_drop_ca, ("spec", "conversion", "webhook", *_OF_CLIENT)),
     ("apiregistration.k8s.io", "APIService"): partial(_drop_ca, ("spec", "caBundle")),
     ("rbac.authorization.k8s.io", "ClusterRole"): _drop_aggregated_rules,
 }

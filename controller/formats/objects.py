@@ -117,19 +117,20 @@ def collect_objects(documents: Iterable[Document]) -> list[Object]:
     return result
 
 
-def refuse(problems: Iterable[str]) -> None:
-    """Raise the first problem of a bundle, if there is one, and the number of others.
+def refuse(problems: Iterable[str], reason: Reason = Reason.INVALID_BUNDLE) -> None:
+    """Raise the first problem, if there is one, and the number of others.
 
     Args:
         problems: that are only counted, so that a generator of very many needs no memory.
+        reason: of the error.
 
-    Raises: BundleError (InvalidBundle).
+    Raises: BundleError with the reason.
     """
     left = iter(problems)
     first = next(left, None)
     if first is not None:
         others = sum(1 for _ in left)
-        raise BundleError(Reason.INVALID_BUNDLE, first + (f" (and {others} more)" if others else ""))
+        raise BundleError(reason, first + (f" (and {others} more)" if others else ""))
 
 
 def find_identity_problem(value: Any) -> str:
@@ -140,6 +141,13 @@ def find_identity_problem(value: Any) -> str:
     if not isinstance(metadata, dict):
         return f"metadata: must be a mapping, not {describe_type(metadata)}"
     return _find_bad_string(value, metadata) or _find_bad_segment(value, metadata)
+
+
+def find_identity_problems(objects: Iterable[Any]) -> Iterator[str]:
+    """Yield why values have no valid identity, each starting with its place: `objects[0]: kind: missing`."""
+    for index, item in enumerate(objects):
+        if problem := find_identity_problem(item):
+            yield f"objects[{index}]: {problem}"
 
 
 def identify(item: Mapping[str, Any]) -> ObjectKey:

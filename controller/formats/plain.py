@@ -213,11 +213,8 @@ class _Manifests:
             Archives().recognize,
             recognize_image_lock,
         )
-        for folder in walk_folders(self._root):
-            for recognize in recognizers:
-                if other := recognize(self._root, folder):
-                    return other
-        return None
+        found = (recognize(self._root, folder) for folder in walk_folders(self._root) for recognize in recognizers)
+        return next(filter(None, found), None)
 
     def _find_empty(self) -> str:
         places = (place for folder in self._folders for place in (folder, *self._read_below(folder)))

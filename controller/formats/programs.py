@@ -126,7 +126,7 @@ def scratch_of(means: Means) -> Path:
     Raises: RuntimeError if there is none, which is a bug of the caller.
     """
     if means.scratch is None:
-        raise RuntimeError("running a program needs a scratch folder")
+        raise RuntimeError("there is no scratch folder")
     return means.scratch
 
 

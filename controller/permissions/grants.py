@@ -68,18 +68,18 @@ class Role:
 
 def read_roles(objects: Iterable[Mapping[str, Any]]) -> dict[ObjectKey, Role]:
     """Return the roles among objects."""
-    found = (_read(item) for item in objects if is_kind(item, RBAC, "Role", "ClusterRole"))
-    return {role.name: role for role in found}
-
-
-def _read(item: Mapping[str, Any]) -> Role:
-    key = identify(item)
-    return Role(
-        name=_role_name(key.kind, key.namespace, key.name),
-        rules=tuple(mappings(item, "rules")),
-        labels=mapping(item, "metadata", "labels"),
-        selectors=tuple(mappings(item, "aggregationRule", "clusterRoleSelectors")),
-    )
+    roles: dict[ObjectKey, Role] = {}
+    for item in objects:
+        if is_kind(item, RBAC, "Role", "ClusterRole"):
+            key = identify(item)
+            name = _role_name(key.kind, key.namespace, key.name)
+            roles[name] = Role(
+                name=name,
+                rules=tuple(mappings(item, "rules")),
+                labels=mapping(item, "metadata", "labels"),
+                selectors=tuple(mappings(item, "aggregationRule", "clusterRoleSelectors")),
+            )
+    return roles
 
 
 def _role_name(kind: str, namespace: str, name: str) -> ObjectKey:
@@ -179,12 +179,8 @@ def find_grants(objects: Objects) -> Iterator[Statement]:
 
 
 def _content(item: Mapping[str, Any]) -> list[Any]:
-    labels = mapping(item, "metadata").get("labels")
-    return [
-        name_object(item),
-        labels,
-        *(item.get(field) for field in ("rules", "aggregationRule", "roleRef", "subjects")),
-    ]
+    fields = ("rules", "aggregationRule", "roleRef", "subjects")
+    return [name_object(item), mapping(item, "metadata").get("labels"), *map(item.get, fields)]
 
 
 def _bound(item: Mapping[str, Any]) -> Iterator[_Grant]:
@@ -335,28 +331,18 @@ _DANGERS = (
 )
 
 
-class Judgement(NamedTuple):
-    """Why a right needs attention, and how much."""
-
-    mark: str
-    severity: Severity
-
-
-def judge(right: tuple[str, ...], verb: str, where: str) -> Judgement:
-    """Return why a right needs attention: its group, resource and name, or its path; with an empty mark if not."""
+def judge(right: tuple[str, ...], verb: str, where: str) -> tuple[str, Severity]:
+    """Return why a right needs attention, and how much: its group, resource and name, or its path; '': it does not."""
     if len(right) == 1:
-        return Judgement(WILDCARD, Severity.NORMAL) if right[0] == "*" or verb == "*" else _ORDINARY
+        return WILDCARD if "*" in (right[0], verb) else "", Severity.NORMAL
     if where in (EVERYWHERE, SYSTEM_NAMESPACE, WHERE_BOUND):
         danger = next((each for each in _DANGERS if _is(right, verb, each)), None)
         if danger:
             return _grade(danger.mark, where)
     group, resource, _ = right
     if (group, resource) == ("*", "*"):
-        return Judgement(WILDCARD, Severity.HIGH)
-    return Judgement(WILDCARD, Severity.NORMAL) if "*" in (group, verb, *resource.split("/")) else _ORDINARY
-
-
-_ORDINARY = Judgement("", Severity.NORMAL)
+        return WILDCARD, Severity.HIGH
+    return WILDCARD if "*" in (group, verb, *resource.split("/")) else "", Severity.NORMAL
 
 
 def _is(right: tuple[str, ...], verb: str, danger: _Danger) -> bool:
@@ -369,10 +355,8 @@ def _is(right: tuple[str, ...], verb: str, danger: _Danger) -> bool:
     )
 
 
-def _grade(mark: str, where: str) -> Judgement:
+def _grade(mark: str, where: str) -> tuple[str, Severity]:
     if mark != ADMIN:
         in_one = mark == SECRETS and where == SYSTEM_NAMESPACE
-        return Judgement("reads the Secrets of the control plane" if in_one else mark, Severity.HIGH)
-    if where == WHERE_BOUND:
-        return Judgement(ADMIN_IF_BOUND, Severity.HIGH)
-    return Judgement(ADMIN, Severity.ADMIN)
+        return "reads the Secrets of the control plane" if in_one else mark, Severity.HIGH
+    return (ADMIN_IF_BOUND, Severity.HIGH) if where == WHERE_BOUND else (ADMIN, Severity.ADMIN)

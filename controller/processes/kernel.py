@@ -185,14 +185,10 @@ _Code = tuple[int, int, int, int]
 def has_seccomp() -> bool:
     """Return whether filters can be installed, by trying it on a thread that ends."""
     with ThreadPoolExecutor(1, thread_name_prefix="seccomp") as pool:
-        return pool.submit(_is_accepted).result()
-
-
-def _is_accepted() -> bool:
-    try:
-        restrict_calls(tcp=False)
-    except OSError:
-        return False
+        try:
+            pool.submit(restrict_calls, tcp=False).result()
+        except OSError:
+            return False
     return True
 
 

@@ -20,7 +20,7 @@ from rukpak.api.plugins import ProcessRequest, Rendering
 from rukpak.controller.content.limits import describe_bytes
 from rukpak.controller.formats.applicable import scopes_of_crds
 from rukpak.controller.formats.objects import Object, group_of, identify
-from rukpak.controller.processors import Charge, change_each, refused
+from rukpak.controller.processors import change_each, refused
 from rukpak.controller.processors.strategic import StrategicPatchError, merge_strategically, type_of
 from rukpak.controller.untrusted import mapping
 
@@ -86,11 +86,7 @@ def _check_operation(operation: Mapping[str, Any], path: str) -> list[str]:
 def _patched(item: Object, request: ProcessRequest) -> Object:
     who, parameters, path = identify(item), request.parameters, request.path
     if (operations := parameters.get("json")) is not None:
-        try:
-            result = apply_operations(item, operations, request.charge)
-        except OperationError as error:
-            place = f"{path}.json[{error.index}]: {operations[error.index]['path']}"
-            raise refused(f"{place}: {who}: {error}") from None
+        result = _apply_operations(item, operations, request)
     elif (strategic := parameters.get("strategic")) is not None:
         result = _patched_strategically(item, strategic, f"{path}.strategic")
     else:
@@ -192,34 +188,25 @@ def merge(value: Any, patch: Any) -> Any:
     return result
 
 
-class OperationError(Exception):
-    """An operation that cannot be applied; `index` is its position, the argument the problem with its remedy."""
+def _apply_operations(item: Object, operations: Sequence[Mapping[str, Any]], request: ProcessRequest) -> Any:
+    """Return the object with the operations applied in order; it is not modified.
 
-    def __init__(self, index: int, problem: str) -> None:
-        super().__init__(problem)
-        self.index = index
-
-
-def apply_operations(value: dict[str, Any], operations: Sequence[Mapping[str, Any]], charge: Charge) -> Any:
-    """Return the value with the operations applied in order; it is not modified.
-
-    Raises: OperationError.
+    Raises: BundleError (InvalidConfig).
     """
-    result: Any = copy.deepcopy(value)
+    result: Any = copy.deepcopy(item)
     copied = 0
     for index, operation in enumerate(operations):
+        place = f"{request.path}.json[{index}]: {operation['path']}: {identify(item)}"
         try:
             if operation["op"] == "copy":
                 size = len(json.dumps(JsonPointer(operation["from"]).resolve(result), ensure_ascii=False))
                 copied += size
                 if copied > COPIED_BYTES:
-                    raise OperationError(
-                        index, f"copies more than {describe_bytes(COPIED_BYTES)}; add the values instead"
-                    )
-                charge(size, 0)
+                    raise refused(f"{place}: copies more than {describe_bytes(COPIED_BYTES)}; add the values instead")
+                request.charge(size, 0)
             result = JsonPatch([operation]).apply(result, in_place=True)
         except JsonPatchTestFailed:
-            raise OperationError(index, "the value there is another one; correct path or value") from None
+            raise refused(f"{place}: the value there is another one; correct path or value") from None
         except (JsonPatchException, JsonPointerException, TypeError):
-            raise OperationError(index, "there is no such field or list item; correct the path") from None
+            raise refused(f"{place}: there is no such field or list item; correct the path") from None
     return result

@@ -40,7 +40,7 @@ from rukpak.controller.apply.ledger import Ledger
 from rukpak.controller.apply.ownership import Owner
 from rukpak.controller.apply.targets import make_targets
 from rukpak.controller.building.request import Request, inputs_digest
-from rukpak.controller.building.revision import Revision, pack, pack_terms, unpack
+from rukpak.controller.building.revision import Revision, pack, pack_terms, unpack_terms
 from rukpak.controller.content.digests import digest_of
 from rukpak.controller.formats.applicable import revision_digest
 from rukpak.controller.observe.records import project
@@ -80,7 +80,7 @@ def read_original(api: Api, name: str, objects: Iterable[Manifest]) -> Original:
         namespace=api.request("GET", f"/api/v1/namespaces/{name}"),
         secret={"apiVersion": "v1", "kind": "Secret", **secret},
         objects=tuple(api.request("GET", path_of(each, name)) for each in objects),
-        revision=unpack(deployment["status"]["revision"], data["objects"], data["terms"]),
+        revision=unpack_terms(deployment["status"]["revision"], data["terms"], data["objects"]).unpacked(),
     )
 
 

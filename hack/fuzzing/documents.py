@@ -13,7 +13,7 @@ import yaml
 from hack.fuzzing.archives import LIMITS
 from hack.fuzzing.target import Target, check_message, expect, refusals, scratch
 from rukpak.api.plugins import Capabilities, ContentTree, Format, Limits, ProgramResult, Rendering, RenderRequest
-from rukpak.controller.building.revision import Revision, Terms, pack_objects, pack_terms, unpack
+from rukpak.controller.building.revision import Revision, Terms, pack_objects, pack_terms, unpack_terms
 from rukpak.controller.content.limits import Rejection, check_path
 from rukpak.controller.formats.applicable import make_applicable, revision_digest
 from rukpak.controller.formats.composer import NodeBudget
@@ -226,7 +226,7 @@ def _check_rendering(rendering: Rendering) -> None:
     _check_objects((*objects, *hooks))
     terms = Terms(inputs="sha256:0", install_namespace="inst")
     revision = Revision(digest=revision_digest(objects, hooks), objects=tuple(objects), hooks=tuple(hooks), terms=terms)
-    again = unpack(revision.digest, pack_objects(revision), pack_terms(revision))
+    again = unpack_terms(revision.digest, pack_terms(revision), pack_objects(revision)).unpacked()
     expect(_equal([*again.objects, *again.hooks], [*objects, *hooks]), "the revision store returns something else")
     expect(revision_digest(again.objects, again.hooks) == revision.digest, "its digest is another")
 

@@ -13,7 +13,7 @@ from rukpak.api.v1alpha2.policies import CrdUpgradeSafety
 from rukpak.controller.apply.crd_changes import CustomResourceDefinition, compare, read_definition, tell
 from rukpak.controller.apply.crd_upgrade import WARNING_CHARACTERS, Survey, plan_trials
 from rukpak.controller.apply.replies import classify
-from rukpak.controller.building.revision import pack_objects, pack_terms, unpack
+from rukpak.controller.building.revision import pack_objects, pack_terms, unpack_terms
 from rukpak.controller.formats.composer import NodeBudget
 from rukpak.controller.formats.manifests import read_documents
 from rukpak.controller.formats.objects import ObjectKey, find_identity_problem
@@ -94,8 +94,11 @@ def check_revision(data: bytes) -> None:
     objects, _, terms = data.partition(_NEXT)
     for packed in (objects, zlib.compress(objects, 1)):
         with refusals(ValueError):
-            revision = unpack("sha256:0", packed, terms)
-            expect(unpack("sha256:0", pack_objects(revision), pack_terms(revision)) == revision, "another revision")
+            revision = unpack_terms("sha256:0", terms, packed).unpacked()
+            expect(
+                unpack_terms("sha256:0", pack_terms(revision), pack_objects(revision)).unpacked() == revision,
+                "another revision",
+            )
 
 
 def check_reply(data: bytes) -> None:

@@ -147,7 +147,7 @@ def place(item: Object, namespace: str) -> Object:
 def corrected(item: Object, *others: Object) -> Object:
     """Return the object made applicable."""
     return make_applicable(
-        [item, *others], install_namespace="unused", is_namespaced=lambda _, __, kind: kind not in CLUSTER_SCOPED
+        [item, *others], install_namespace="unused", is_namespaced=lambda _, kind: kind not in CLUSTER_SCOPED
     )[0]
 
 

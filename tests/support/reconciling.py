@@ -121,7 +121,7 @@ class Shelf:
         objects = make_applicable(
             manifests,
             install_namespace=request.install_namespace,
-            is_namespaced=lambda group, _, kind: capabilities.is_namespaced(group, kind),
+            is_namespaced=capabilities.is_namespaced,
         )
         terms = terms_of(request, request.install_namespace, "")
         hooks = tuple(hook for pin in request.pins for hook in self.hooks.get(pin.digest, ()))

@@ -56,7 +56,6 @@ from rukpak.controller.formats.helm.lookups import (
     UnansweredError,
     asks,
     describe_unanswered,
-    find_asked,
     find_question,
     restore,
     rewrite_files,
@@ -170,7 +169,7 @@ class HelmFormat:
         answers = request.answers if configuration.looks_up else None
         if is_asking := asks(folder, texts):
             if answers is None:
-                told.append(describe_unanswered(find_asked(folder)))
+                told.append(describe_unanswered(folder))
             else:
                 means.occupy(rewrite_files(folder, answers))
         arguments = [

@@ -345,15 +345,10 @@ def _is_said(text: bytes) -> bool:
     return False
 
 
-def find_asked(folder: Path) -> dict[str, list[tuple[int, Call]]]:
-    """Return what `find_calls` finds in the templates of a chart, by the path of the template in it."""
-    found = {str(path.relative_to(folder)): find_calls(path.read_bytes()) for path in find_templates(folder)}
-    return {path: calls for path, calls in found.items() if calls}
-
-
-def describe_unanswered(asked: Mapping[str, list[tuple[int, Call]]]) -> str:
-    """Return the warning that a chart is rendered as if nothing of what it asks for existed."""
-    places = [f"{path}:{line} ({call})" for path, calls in asked.items() for line, call in calls]
+def describe_unanswered(folder: Path) -> str:
+    """Return the warning that a chart in a folder is rendered as if nothing of what it asks for existed."""
+    found = ((path.relative_to(folder), find_calls(path.read_bytes())) for path in find_templates(folder))
+    places = [f"{path}:{line} ({call})" for path, calls in found for line, call in calls]
     where = some(places) or "what it evaluates with tpl"
     return f"lookup finds nothing in this rendering, and the result may depend on it: {where}"
 

@@ -144,13 +144,20 @@ def write_values(values: Mapping[str, Any]) -> bytes:
         raise BundleError(Reason.INVALID_CONFIG, f"spec.config.values: {problem}") from None
 
 
-def scalars_of(value: Any) -> Iterator[str]:
-    """Yield the strings and numbers among values, as text; numbers also as Go writes the float64 that it read."""
+def scalars_of(value: Any, *, with_keys: bool = False) -> Iterator[str]:
+    """Yield the strings and numbers among values, as text; numbers also as Go writes the float64 that it read.
+
+    Args:
+        value: any JSON.
+        with_keys: yield the keys of mappings, too.
+    """
     waiting = [value]
     while waiting:
         found = waiting.pop()
         if isinstance(found, Mapping):
             waiting.extend(reversed(list(found.values())))
+            if with_keys:
+                yield from map(str, found)
         elif isinstance(found, list):
             waiting.extend(reversed(found))
         elif isinstance(found, str):

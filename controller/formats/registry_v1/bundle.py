@@ -12,8 +12,7 @@ modes say which namespaces an operator may watch (upstream's `render.go`).
 from __future__ import annotations
 
 import json
-import posixpath
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -95,14 +94,6 @@ def read_package(root: Path, budget: TextBudget) -> str:
     return package
 
 
-def read_properties(root: Path, budget: TextBudget) -> tuple[Mapping[str, Any], ...]:
-    """Return the properties, `{type, value}` each.
-
-    Raises: BundleError (InvalidBundle; RenderLimitExceeded).
-    """
-    return tuple(_read(root, PROPERTIES, "PropertiesFile", budget).get("properties", ()))
-
-
 def read_dependencies(root: Path, budget: TextBudget) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...]]:
     """Return the dependencies, and a warning if they cannot be read: they never fail a bundle."""
     try:
@@ -113,7 +104,10 @@ def read_dependencies(root: Path, budget: TextBudget) -> tuple[tuple[Mapping[str
 
 
 def _read(root: Path, file: str, type_: str, budget: TextBudget) -> dict[str, Any]:
-    data = _read_file(root, file, budget) if (root / file).exists() else b""
+    if not (root / file).exists():
+        return {}
+    _refuse_irregular(root, file)
+    data = budget.read(root / file, file)
     values = [document.value for document in read_documents(data, file, strict=False, budget=budget)]
     if not values:
         return {}
@@ -164,11 +158,6 @@ def _write(item: Mapping[str, Any]) -> str:
     return _join(item["type"], write_json(item.get("value"), sort_keys=True))
 
 
-def suggest_name(package: str, annotations: Mapping[str, str]) -> str:
-    """Return the namespace that a CSV suggests, by default one named after the package."""
-    return annotations.get(_NAME) or f"{package}-system"
-
-
 def read_template(annotations: Mapping[str, str]) -> tuple[dict[str, dict[str, str]], list[str]]:
     """Return labels and annotations of the Namespace in a CSV's annotation, and a warning if it cannot be read."""
     text = annotations.get(_TEMPLATE)
@@ -202,15 +191,6 @@ def _list_manifests(root: Path) -> Iterator[str]:
             )
         _refuse_irregular(root, name)
         yield name
-
-
-def _read_file(root: Path, name: str, budget: TextBudget) -> bytes:
-    """Return a file of the bundle.
-
-    Raises: BundleError (InvalidBundle) if it is not a regular file; what `TextBudget.read` raises.
-    """
-    _refuse_irregular(root, name)
-    return budget.read(root / name, name)
 
 
 def _refuse_irregular(root: Path, name: str) -> None:
@@ -270,8 +250,8 @@ def _recognize_elsewhere(root: Path, folder: str) -> Recognized | None:
 
 
 def _recognize_service_version(root: Path, folder: str) -> Recognized | None:
-    annotations = posixpath.join(posixpath.dirname(folder), ANNOTATIONS)
-    if Path(folder).name != MANIFESTS or is_file(root / annotations) or not has_service_version(root, folder):
+    above, _, name = folder.rpartition("/")
+    if name != MANIFESTS or is_file(root / above / ANNOTATIONS) or not has_service_version(root, folder):
         return None
     return Recognized(f'found a ClusterServiceVersion in "{folder}"', f"add {ANNOTATIONS}")
 
@@ -303,9 +283,9 @@ def read_bundle(root: Path, budget: TextBudget) -> Bundle:
     Raises: BundleError (InvalidBundle; RenderLimitExceeded), LargeTextError.
     """
     package = read_package(root, budget)
-    properties = read_properties(root, budget)
+    properties = tuple(_read(root, PROPERTIES, "PropertiesFile", budget).get("properties", ()))
     found = list(_read_manifests(root, _list_manifests(root), budget))
-    version = _only_service_version([item for item in found if item.value["kind"] == SERVICE_VERSION])
+    version = _only_service_version(found)
     definitions, vanished = _read_definitions([item for item in found if item.value["kind"] == DEFINITION])
     dependencies, unreadable = read_dependencies(root, budget)
     return Bundle(
@@ -319,24 +299,29 @@ def read_bundle(root: Path, budget: TextBudget) -> Bundle:
     )
 
 
-def read_namespace_hints(root: Path) -> tuple[str, Mapping[str, str]]:
-    """Return the package name and the annotations of the CSV, without reading the rest of the bundle.
+def suggest_namespace(root: Path) -> str:
+    """Return the namespace that the CSV of a bundle suggests, by default one named after the package.
+
+    The rest of the bundle is not read.
 
     Raises: BundleError (InvalidBundle; RenderLimitExceeded).
     """
     budget = TextBudget(_HINT_LIMITS)
     package = read_package(root, budget)
     files = (name for name in _list_manifests(root) if mentions(root / name, SERVICE_VERSION.encode()))
-    found = _read_manifests(root, files, budget)
-    version = _only_service_version([item for item in found if item.value["kind"] == SERVICE_VERSION])
-    return package, version.annotations
+    version = _only_service_version(_read_manifests(root, files, budget))
+    return version.annotations.get(_NAME) or f"{package}-system"
 
 
 def _read_manifests(root: Path, files: Iterator[str], budget: TextBudget) -> Iterator[Document]:
     for file in files:
-        for document in _read_documents(root, file, budget):
-            for manifest in _expand(document):
-                yield replace(document, value=manifest)
+        data = end_last_line(budget.read(root / file, file))
+        try:
+            for document in read_documents(data, file, strict=False, budget=budget):
+                for manifest in _expand(document):
+                    yield replace(document, value=manifest)
+        except InvalidDocumentError as error:
+            raise _unparsable(file, f"line {error.line}: {error.problem}") from error
 
 
 def _expand(document: Document) -> Sequence[Object]:
@@ -359,7 +344,8 @@ def _inherit_kind(item: Any, parent: Mapping[str, Any]) -> Any:
     return {"apiVersion": parent.get("apiVersion"), **item, "kind": kind.removesuffix("List")}
 
 
-def _only_service_version(found: Sequence[Document]) -> ServiceVersion:
+def _only_service_version(manifests: Iterable[Document]) -> ServiceVersion:
+    found = [item for item in manifests if item.value["kind"] == SERVICE_VERSION]
     if not found:
         raise BundleError(Reason.INVALID_BUNDLE, f'no ClusterServiceVersion found in "{MANIFESTS}"')
     if len(found) > 1:
@@ -396,13 +382,6 @@ def _read_definitions(found: Sequence[Document]) -> tuple[tuple[Object, ...], tu
 
 def _warn_of_unknown(name: str, paths: Sequence[str]) -> list[str]:
     return [f"{name}: {path}: removed unknown field" for path in paths]
-
-
-def _read_documents(root: Path, file: str, budget: TextBudget) -> Iterator[Document]:
-    try:
-        yield from read_documents(end_last_line(_read_file(root, file, budget)), file, strict=False, budget=budget)
-    except InvalidDocumentError as error:
-        raise _unparsable(file, f"line {error.line}: {error.problem}") from error
 
 
 def _wrong_type(file: str, error: WrongTypeError) -> BundleError:
@@ -627,12 +606,10 @@ def read_service_version(manifest: Mapping[str, Any]) -> ServiceVersion:
 
 def _read_permission(item: Mapping[str, Any]) -> Permission:
     rules = item.get("rules")
-    read = None if rules is None else [_read_rule(rule) for rule in rules]
+    read = rules and [
+        {"verbs": rule.get("verbs"), **{key: rule[key] for key in _RULE_FIELDS if key in rule}} for rule in rules
+    ]
     return {"serviceAccountName": item["serviceAccountName"], "rules": read}
-
-
-def _read_rule(rule: Mapping[str, Any]) -> dict[str, Any]:
-    return {"verbs": rule.get("verbs"), **{key: rule[key] for key in _RULE_FIELDS if key in rule}}
 
 
 def _read_webhook(item: Mapping[str, Any]) -> Webhook:

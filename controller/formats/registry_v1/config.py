@@ -289,7 +289,7 @@ def read_options(config: Mapping[str, Any], modes: frozenset[str], namespace: st
     """
     errors = _find_errors(config, modes, namespace)
     if errors:
-        text = _write_errors(errors)
+        text = "\n  - ".join(("multiple errors found:", *errors)) if len(errors) > 1 else errors[0]
         raise _invalid(text if text.startswith(_FIELD) else f"invalid configuration: {text}")
     targets = _choose_targets(config, modes)
     if problem := find_target_problem(modes, namespace, targets):
@@ -352,23 +352,19 @@ def _check_one(value: Any, modes: frozenset[str], own: str) -> list[str]:
 
 def _check_mode(value: str, modes: frozenset[str], own: str) -> list[str]:
     if SINGLE not in modes and value != own:
-        return _wrong_mode(
-            value,
-            "ownNamespaceInstallMode",
+        format_ = "ownNamespaceInstallMode"
+        rule = (
             f'must be "{own}" (the namespace where the operator is installed) because this operator only supports'
-            " OwnNamespace install mode",
+            " OwnNamespace install mode"
         )
-    if OWN not in modes and value == own:
-        return _wrong_mode(
-            value,
-            "singleNamespaceInstallMode",
+    elif OWN not in modes and value == own:
+        format_ = "singleNamespaceInstallMode"
+        rule = (
             f'must be different from "{own}" (the install namespace) because this operator uses SingleNamespace'
-            " install mode to watch a different namespace",
+            " install mode to watch a different namespace"
         )
-    return []
-
-
-def _wrong_mode(value: str, format_: str, rule: str) -> list[str]:
+    else:
+        return []
     problem = f"'{value}' is not valid {format_}: invalid value \"{value}\": {rule}"
     return [f'invalid format for field "{_ONE}": {problem}']
 
@@ -404,12 +400,6 @@ def _check_provider(value: Any) -> list[str]:
     if not isinstance(value, str):
         return list(_check(value, "string", _PROVIDER))
     return [] if value in PROVIDER_NAMES else [f'field "{_PROVIDER}" must be one of {write_list(PROVIDER_NAMES)}']
-
-
-def _write_errors(errors: Sequence[str]) -> str:
-    if len(errors) == 1:
-        return errors[0]
-    return "multiple errors found:" + "".join(f"\n  - {error}" for error in errors)
 
 
 def _invalid(message: str) -> BundleError:

@@ -215,10 +215,6 @@ def choose_provider(capabilities: Capabilities) -> str:
     return CERT_MANAGER if served else ""
 
 
-def _name_certificate(deployment: str, namespace: str) -> dict[str, str]:
-    return {"cert-manager.io/inject-ca-from": f"{namespace}/{certificate_name(deployment)}"}
-
-
 def _make_certificate(deployment: str, namespace: str) -> list[Object]:
     issuer, certificate = issuer_name(deployment), certificate_name(deployment)
     host = f"{service_name(deployment)}.{namespace}"
@@ -239,7 +235,12 @@ def _make_certificate(deployment: str, namespace: str) -> list[Object]:
 
 
 PROVIDERS: Mapping[str, Provider] = {
-    CERT_MANAGER: Provider(webhook_annotations=_name_certificate, objects=_make_certificate),
+    CERT_MANAGER: Provider(
+        webhook_annotations=lambda deployment, namespace: {
+            "cert-manager.io/inject-ca-from": f"{namespace}/{certificate_name(deployment)}"
+        },
+        objects=_make_certificate,
+    ),
     SERVICE_CA: Provider(
         webhook_annotations=lambda _deployment, _namespace: {"service.beta.openshift.io/inject-cabundle": "true"},
         service_annotations=lambda deployment: {
@@ -422,8 +423,10 @@ def _make_configuration(webhook: Webhook, namespace: str, targets: Targets) -> O
         "name": name,
         "clientConfig": _call_service(webhook, namespace),
         **{field: webhook.definition[field] for field in _FIELDS[webhook.type] if field in webhook.definition},
-        **_select_namespaces(targets),
     }
+    if targets != ALL_NAMESPACES:
+        expression = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": list(targets)}
+        entry["namespaceSelector"] = {"matchExpressions": [expression]}
     return _make_object("admissionregistration.k8s.io/v1", _KINDS[webhook.type], name, webhooks=[entry])
 
 
@@ -431,13 +434,6 @@ def _call_service(webhook: Webhook, namespace: str, default_path: str | None = N
     path = default_path if webhook.path is None else webhook.path
     service = {"namespace": namespace, "name": service_name(webhook.deployment), "path": path, "port": webhook.port}
     return {"service": drop_nulls(service)}
-
-
-def _select_namespaces(targets: Targets) -> dict[str, Any]:
-    if targets == ALL_NAMESPACES:
-        return {}
-    expression = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": list(targets)}
-    return {"namespaceSelector": {"matchExpressions": [expression]}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -468,7 +464,17 @@ def make_deployments(
     """Yield the Deployments in order of the CSV; those named in `certified` serve webhooks with certificates."""
     marks = {"olm.targetNamespaces": ",".join(targets), "olm.operatorNamespace": namespace}
     for deployment in version.deployments:
-        made = _make_deployment(deployment, version.annotations, marks, namespace)
+        template = deployment["spec"]["template"]
+        metadata = template["metadata"]
+        merged = {**version.annotations, **metadata.get("annotations", {}), **marks}
+        spec = {
+            **deployment["spec"],
+            "revisionHistoryLimit": _REVISION_HISTORY_LIMIT,
+            "template": {**template, "metadata": {**metadata, "annotations": merged}},
+        }
+        made = _make_object("apps/v1", "Deployment", deployment["name"], namespace, spec=spec)
+        if label := deployment.get("label"):
+            made["metadata"]["labels"] = dict(label)
         yield _mount_certificates(made) if deployment["name"] in certified else made
 
 
@@ -487,23 +493,6 @@ def check_annotations(deployment: Object) -> None:
             f" but the API server accepts {describe_bytes(_ANNOTATIONS_LIMIT)}; these include the annotations of the"
             f' CSV, shorten "{largest}"',
         )
-
-
-def _make_deployment(
-    deployment: StrategyDeployment, annotations: Mapping[str, str], marks: Mapping[str, str], namespace: str
-) -> Object:
-    template = deployment["spec"]["template"]
-    metadata = template["metadata"]
-    merged = {**annotations, **metadata.get("annotations", {}), **marks}
-    spec = {
-        **deployment["spec"],
-        "revisionHistoryLimit": _REVISION_HISTORY_LIMIT,
-        "template": {**template, "metadata": {**metadata, "annotations": merged}},
-    }
-    made = _make_object("apps/v1", "Deployment", deployment["name"], namespace, spec=spec)
-    if label := deployment.get("label"):
-        made["metadata"]["labels"] = dict(label)
-    return made
 
 
 def _mount_certificates(deployment: Object) -> Object:

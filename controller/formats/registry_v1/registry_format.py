@@ -37,9 +37,8 @@ from rukpak.controller.formats.registry_v1.bundle import (
     Webhook,
     find_bundle,
     read_bundle,
-    read_namespace_hints,
     read_template,
-    suggest_name,
+    suggest_namespace,
     write_list,
 )
 from rukpak.controller.formats.registry_v1.config import Options, check_additions, configure, read_options
@@ -80,8 +79,7 @@ class RegistryV1Format:
 
         Raises: BundleError (NoContent, InvalidBundle; RenderLimitExceeded).
         """
-        package, annotations = read_namespace_hints(find_bundle(tree))
-        return suggest_name(package, annotations)
+        return suggest_namespace(find_bundle(tree))
 
     def render(self, request: RenderRequest) -> Rendering:
         """Return the objects of the bundle.
@@ -235,78 +233,57 @@ def validate(bundle: Bundle) -> None:
         raise BundleError(Reason.INVALID_BUNDLE, "\n".join(errors))
 
 
-def _check_distinct_deployments(bundle: Bundle) -> Iterator[str]:
-    for name in _duplicates(deployment["name"] for deployment in bundle.service_version.deployments):
+def _check_content(bundle: Bundle) -> Iterator[str]:
+    version = bundle.service_version
+    deployments = [deployment["name"] for deployment in version.deployments]
+    definitions = list(map(name_of, bundle.definitions))
+    for name in _duplicates(deployments):
         yield f"cluster service version contains duplicate strategy deployment spec '{name}'"
-
-
-def _check_deployment_names(bundle: Bundle) -> Iterator[str]:
-    for name in sorted({deployment["name"] for deployment in bundle.service_version.deployments}):
+    for name in sorted(set(deployments)):
         if problems := _find_name_problems(name):
             yield f"invalid cluster service version strategy deployment name '{name}': {', '.join(sorted(problems))}"
-
-
-def _check_distinct_definitions(bundle: Bundle) -> Iterator[str]:
-    for name in _duplicates(map(name_of, bundle.definitions)):
+    for name in _duplicates(definitions):
         yield f"bundle contains duplicate custom resource definition '{name}'"
-
-
-def _check_owned_definitions(bundle: Bundle) -> Iterator[str]:
-    for name in sorted(set(bundle.service_version.owned_crds) - set(map(name_of, bundle.definitions))):
+    for name in sorted(set(version.owned_crds) - set(definitions)):
         yield f"cluster service definition references owned custom resource definition '{name}' not found in bundle"
-
-
-def _check_package(bundle: Bundle) -> Iterator[str]:
     if not bundle.package:
         yield "package name is empty"
 
 
-def _check_conversion_modes(bundle: Bundle) -> Iterator[str]:
-    modes = bundle.service_version.install_modes
-    for webhook in _of_type(bundle, CONVERSION) if modes != {ALL} else ():
+def _check_webhooks(bundle: Bundle) -> Iterator[str]:
+    version = bundle.service_version
+    for webhook in _of_type(bundle, CONVERSION) if version.install_modes != {ALL} else ():
         yield (
             f'bundle contains conversion webhook "{webhook.generate_name}" and supports install modes'
-            f" {write_list(sorted(modes))} - conversion webhooks are only supported for bundles that only support"
-            f" {ALL} install mode"
+            f" {write_list(sorted(version.install_modes))} - conversion webhooks are only supported for bundles that"
+            f" only support {ALL} install mode"
         )
-
-
-def _check_webhook_deployments(bundle: Bundle) -> Iterator[str]:
-    existing = {deployment["name"] for deployment in bundle.service_version.deployments}
+    existing = {deployment["name"] for deployment in version.deployments}
     for deployment, type_, name in sorted(
-        (webhook.deployment, webhook.type, webhook.generate_name) for webhook in bundle.service_version.webhooks
+        (webhook.deployment, webhook.type, webhook.generate_name) for webhook in version.webhooks
     ):
         if deployment not in existing:
             yield f"webhook of type '{type_}' with name '{name}' references non-existent deployment '{deployment}'"
-
-
-def _check_distinct_webhooks(bundle: Bundle) -> Iterator[str]:
-    for type_, name in _duplicates((each.type, each.generate_name) for each in bundle.service_version.webhooks):
+    named = [(webhook.type, webhook.generate_name) for webhook in version.webhooks]
+    for type_, name in _duplicates(named):
         yield f"duplicate webhook '{name}' of type '{type_}'"
-
-
-def _check_webhook_names(bundle: Bundle) -> Iterator[str]:
-    for type_, name in sorted({(each.type, each.generate_name) for each in bundle.service_version.webhooks}):
+    for type_, name in sorted(set(named)):
         if problems := _find_name_problems(name):
             yield f"webhook of type '{type_}' has invalid name '{name}': {','.join(problems)}"
 
 
-def _check_one_conversion_each(bundle: Bundle) -> Iterator[str]:
+def _check_conversions(bundle: Bundle) -> Iterator[str]:
+    pairs = sorted(
+        (webhook.generate_name, crd) for webhook in _of_type(bundle, CONVERSION) for crd in webhook.conversion_crds
+    )
     webhooks: dict[str, list[str]] = defaultdict(list)
-    for webhook in _of_type(bundle, CONVERSION):
-        for crd in webhook.conversion_crds:
-            webhooks[crd].append(webhook.generate_name)
+    for name, crd in pairs:
+        webhooks[crd].append(name)
     for crd, converting in sorted(webhooks.items()):
         if len(converting) > 1:
-            names = write_list(sorted(converting), ",")
-            yield f"conversion webhooks {names} reference same custom resource definition '{crd}'"
-
-
-def _check_conversions_of_owned(bundle: Bundle) -> Iterator[str]:
+            yield f"conversion webhooks {write_list(converting, ',')} reference same custom resource definition '{crd}'"
     owned = set(bundle.service_version.owned_crds)
-    for name, crd in sorted(
-        (webhook.generate_name, crd) for webhook in _of_type(bundle, CONVERSION) for crd in webhook.conversion_crds
-    ):
+    for name, crd in pairs:
         if crd not in owned:
             yield f"conversion webhook '{name}' references custom resource definition '{crd}' not owned bundle"
 
@@ -337,27 +314,22 @@ def _check_kinds(bundle: Bundle) -> Iterator[str]:
             yield f'unsupported resource "{name_of(item)}" with kind "{item["kind"]}"'
 
 
-def _check_webhook_types(bundle: Bundle) -> Iterator[str]:
-    known = {VALIDATING, MUTATING, CONVERSION}
-    for webhook in bundle.service_version.webhooks:
+def _check_beyond_upstream(bundle: Bundle) -> Iterator[str]:
+    # Upstream drops such a webhook, or leaves it to the API server.
+    webhooks, known = bundle.service_version.webhooks, {VALIDATING, MUTATING, CONVERSION}
+    for webhook in webhooks:
         if webhook.type not in known:
             yield (
                 f'webhook "{webhook.generate_name}" has unknown type "{webhook.type}";'
                 f" use one of {write_list(sorted(known))}"
             )
-
-
-def _check_webhook_labels(bundle: Bundle) -> Iterator[str]:
     # As admissionregistration's ValidateWebhook, before objects are applied.
     for webhook in _of_type(bundle, VALIDATING, MUTATING):
         name = webhook.generate_name
         if not _find_name_problems(name) and name.count(".") + 1 < _LEAST_LABELS:
             yield f'webhook name "{name}" should be a domain with at least three segments separated by dots'
-
-
-def _check_ports(bundle: Bundle) -> Iterator[str]:
     ports: dict[tuple[str, int], set[int | str]] = defaultdict(set)
-    for webhook in bundle.service_version.webhooks:
+    for webhook in webhooks:
         ports[webhook.deployment, webhook.port].add(webhook.target_port)
     for (deployment, port), targets in sorted(ports.items()):
         if len(targets) > 1:
@@ -368,23 +340,12 @@ def _check_ports(bundle: Bundle) -> Iterator[str]:
 
 
 _CHECKS: tuple[Callable[[Bundle], Iterator[str]], ...] = (
-    _check_distinct_deployments,
-    _check_deployment_names,
-    _check_distinct_definitions,
-    _check_owned_definitions,
-    _check_package,
-    _check_conversion_modes,
-    _check_webhook_deployments,
-    _check_distinct_webhooks,
-    _check_webhook_names,
-    _check_one_conversion_each,
-    _check_conversions_of_owned,
+    _check_content,
+    _check_webhooks,
+    _check_conversions,
     _check_webhook_rules,
     _check_kinds,
-    # Not in upstream, which drops the webhook or leaves it to the API server.
-    _check_webhook_types,
-    _check_webhook_labels,
-    _check_ports,
+    _check_beyond_upstream,
 )
 
 

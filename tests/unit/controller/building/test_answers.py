@@ -28,6 +28,7 @@ from rukpak.controller.building.revision import Revision, Terms, pack, pack_term
 from rukpak.controller.content.store import ContentStore
 from rukpak.controller.formats.applicable import revision_digest
 from rukpak.controller.formats.helm.lookups import UnansweredError
+from rukpak.controller.formats.objects import ObjectKey
 from tests.support.charts import CAPABILITIES, chart_of, packaged_helm, write
 from tests.support.deployments import RESOLVED_AT, request, spec
 from tests.unit.controller.building.test_builder import SHELF, Shelf, serve, whole
@@ -146,7 +147,7 @@ LEFT_OUT: dict[str, tuple[list[dict[str, Any]], set[str], list[dict[str, Any]]]]
 def test_an_object_that_is_left_out_because_it_is_found_is_kept(name: str) -> None:
     rendered, own, expect = LEFT_OUT[name]
     made = keep_left_out(
-        revision(*rendered), revision(A, B, C), frozenset(("", "Secret", "shop", each) for each in own)
+        revision(*rendered), revision(A, B, C), frozenset(ObjectKey("", "Secret", "shop", each) for each in own)
     )
     assert (list(made.objects), made.digest) == (expect, revision(*expect).digest)
 

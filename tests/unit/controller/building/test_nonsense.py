@@ -15,7 +15,7 @@ from rukpak.api.v1alpha2.reading import try_to_read
 from rukpak.controller.building.config_values import merge_config
 from rukpak.controller.building.entry_points import find_installed, format_of
 from rukpak.controller.building.request import check, match_pins, recall_pins
-from rukpak.controller.building.revision import unpack
+from rukpak.controller.building.revision import unpack_terms
 from rukpak.controller.formats.helm.values import merge_values
 from tests.support.nonsense import DEPLOYMENT, IDENTITY, OBJECTS, PIN, json_values, nonsense_in
 
@@ -84,4 +84,4 @@ def test_any_pins_are_recalled_or_none(pins: list[dict[str, Any]]) -> None:
 @given(nonsense_in(TERMS), nonsense_in(STORED))
 def test_any_stored_revision_is_unpacked_or_damaged(terms: dict[str, Any], content: dict[str, Any]) -> None:
     with suppress(ValueError):
-        unpack("sha256:a", zlib.compress(json.dumps(content).encode()), json.dumps(terms).encode())
+        unpack_terms("sha256:a", json.dumps(terms).encode(), zlib.compress(json.dumps(content).encode())).unpacked()

@@ -18,7 +18,7 @@ from rukpak.controller.building.revision import (
     pack,
     pack_objects,
     pack_terms,
-    unpack,
+    unpack_terms,
 )
 from rukpak.controller.formats.applicable import revision_digest
 
@@ -58,14 +58,14 @@ def test_packed_objects_and_terms_are_unpacked(objects: tuple[Any, ...], hooks: 
     revision = Revision(
         digest="sha256:aa", objects=objects, hooks=hooks, terms=terms, warnings=("a",), namespace={"labels": {}}
     )
-    again = unpack("sha256:aa", pack_objects(revision), pack_terms(revision))
+    again = unpack_terms("sha256:aa", pack_terms(revision), pack_objects(revision)).unpacked()
     assert again == revision
     assert revision_digest(again.objects, again.hooks) == revision_digest(objects, hooks)
 
 
 def test_text_that_is_not_unicode_is_preserved() -> None:
     revision = Revision(digest="", objects=({"data": "\ud800"},), terms=REVISION.terms)
-    assert unpack("", pack_objects(revision), pack_terms(revision)) == revision
+    assert unpack_terms("", pack_terms(revision), pack_objects(revision)).unpacked() == revision
 
 
 def test_equal_revisions_give_equal_bytes() -> None:
@@ -102,7 +102,7 @@ TAMPERED = [
 @pytest.mark.parametrize(("objects", "terms"), TAMPERED)
 def test_damaged_bytes_are_refused(objects: bytes, terms: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - which of them it is says nothing
-        unpack("sha256:aa", objects, terms)
+        unpack_terms("sha256:aa", terms, objects).unpacked()
 
 
 @given(objects=OBJECTS)

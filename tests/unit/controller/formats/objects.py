@@ -16,7 +16,7 @@ Object = dict[str, Any]
 SCOPES = {("", "Namespace"): False, ("rbac.authorization.k8s.io", "ClusterRole"): False, ("", "ConfigMap"): True}
 
 
-def is_namespaced(group: str, version: str, kind: str) -> bool | None:
+def is_namespaced(group: str, kind: str) -> bool | None:
     return SCOPES.get((group, kind))
 
 

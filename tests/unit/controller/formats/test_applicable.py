@@ -96,14 +96,14 @@ def test_the_namespace_of_a_kind_that_is_not_served_distinguishes() -> None:
 
 
 def test_the_cluster_is_asked_once_for_a_kind() -> None:
-    asked: list[tuple[str, str, str]] = []
+    asked: list[tuple[str, str]] = []
 
-    def answer(group: str, version: str, kind: str) -> None:
-        asked.append((group, version, kind))
+    def answer(group: str, kind: str) -> None:
+        asked.append((group, kind))
 
     things = [make("Thing", "e.x/v1"), {**make("Thing", "e.x/v1"), "metadata": {"name": "b"}}, make("Secret")]
     make_applicable(things, install_namespace="n", is_namespaced=answer)
-    assert asked == [("e.x", "v1", "Thing"), ("", "v1", "Secret")]
+    assert asked == [("e.x", "Thing"), ("", "Secret")]
 
 
 def test_unchanged_parts_are_shared() -> None:
