@@ -52,10 +52,10 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Node:
-    """A folder, a file or a link of the tree."""
+    """A folder, a file or a link of the tree; by default the root of an empty one."""
 
-    name: str
-    kind: EntryKind
+    name: str = ""
+    kind: EntryKind = EntryKind.DIRECTORY
     """FILE, DIRECTORY or SYMBOLIC_LINK."""
     layer: int = 0
     """The last one that contains or names it."""
@@ -76,10 +76,8 @@ class Node:
     @property
     def path(self) -> str:
         """Relative to the root; '' for the root."""
-        if self.parent is None:
-            return ""
-        above = self.parent.path
-        return f"{above}/{self.name}" if above else self.name
+        names = [node.name for node in (self, *self.ancestors())][:-1]
+        return "/".join(reversed(names))
 
     def ancestors(self) -> Iterator[Node]:
         """Yield the folders that contain the node, the nearest first."""
@@ -87,11 +85,6 @@ class Node:
         while node is not None:
             yield node
             node = node.parent
-
-
-def make_root() -> Node:
-    """Return an empty tree."""
-    return Node(name="", kind=EntryKind.DIRECTORY)
 
 
 def find(root: Node, names: Iterable[str]) -> Node | None:
@@ -234,7 +227,7 @@ class _Writer:
     def __init__(self, destination: Path, limits: Limits, meter: Meter | None, *, records: bool) -> None:
         self._destination, self._limits, self._records = destination, limits, records
         self._budget = Budget(limits, meter)
-        self._root = make_root()
+        self._root = Node()
         self.refused: dict[str, Refusal] = {}
 
     def add(self, entry: Entry) -> None:
@@ -287,15 +280,11 @@ class _Writer:
         for name in path.split("/") if path else ():
             child = node.children.get(name)
             if child is None or child.kind is not EntryKind.DIRECTORY:
-                child = self._make_folder(node, name)
+                self._remove(child)
+                child = self._attach(node, Node(name=name))
+                self._on_disk(child.path).mkdir(mode=0o755)
             child.layer = layer
             node = child
-        return node
-
-    def _make_folder(self, parent: Node, name: str) -> Node:
-        self._remove(parent.children.get(name))
-        node = self._attach(parent, Node(name=name, kind=EntryKind.DIRECTORY))
-        self._on_disk(node.path).mkdir(mode=0o755)
         return node
 
     def _add_file(self, path: str, entry: Entry) -> None:
@@ -396,15 +385,12 @@ class _Writer:
         if origin.refusal:
             self._note(path, origin.refusal)
         elif origin.kind is EntryKind.FILE:
-            self._copy_file(origin, path)
+            with self._on_disk(origin.path).open("rb") as data:
+                size = os.fstat(data.fileno()).st_size
+                self._budget.charge_file(path, size)
+                self._write_file(path, data, size, executable=origin.executable)
         else:
             self._on_disk(path).mkdir(mode=0o755)
-
-    def _copy_file(self, origin: Node, path: str) -> None:
-        with self._on_disk(origin.path).open("rb") as data:
-            size = os.fstat(data.fileno()).st_size
-            self._budget.charge_file(path, size)
-            self._write_file(path, data, size, executable=origin.executable)
 
     # disk
 

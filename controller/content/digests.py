@@ -7,7 +7,8 @@ import json
 import re
 from typing import Any
 
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+"""The only algorithm that every registry supports."""
 
 
 def canonical_json(value: Any) -> bytes:
@@ -27,4 +28,4 @@ def digest_of_json(value: Any) -> str:
 
 def is_digest(text: str) -> bool:
     """Return whether a text from outside is a digest as written here."""
-    return _DIGEST.fullmatch(text) is not None
+    return DIGEST.fullmatch(text) is not None

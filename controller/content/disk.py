@@ -170,10 +170,6 @@ def read_folder(folder: Path) -> Iterator[Entry]:
         elif item.is_dir():
             yield Entry(path=path, kind=EntryKind.DIRECTORY)
         elif item.is_file():
-            yield from _read_file(Path(item.path), path)
-
-
-def _read_file(file: Path, path: str) -> Iterator[Entry]:
-    with file.open("rb") as data:
-        about = os.fstat(data.fileno())
-        yield Entry(path=path, size=about.st_size, data=data, executable=bool(about.st_mode & 0o100))
+            with Path(item.path).open("rb") as data:
+                about = os.fstat(data.fileno())
+                yield Entry(path=path, size=about.st_size, data=data, executable=bool(about.st_mode & 0o100))

@@ -166,7 +166,17 @@ def check_path(name: str, limits: Limits) -> str:
     if _FORBIDDEN.search(name):
         raise Unusable(f"entry {quote(name)} has a backslash or a control character in its name; rename it")
     path = "/".join(elements)
-    _check_length(path, elements, limits)
+    try:
+        length = len(path.encode())
+    except UnicodeEncodeError:
+        raise Unusable(f"entry {quote(path)} has a name that is not UTF-8; rename it") from None
+    if length > limits.path_bytes or any(len(element.encode()) > _NAME_BYTES for element in elements):
+        raise Unusable(
+            f"entry {quote(path)} has a path that exceeds the limit of {limits.path_bytes} bytes "
+            f"({_NAME_BYTES} per element); shorten it"
+        )
+    if len(elements) > limits.path_depth:
+        raise Unusable(f"entry {quote(path)} is nested deeper than the limit of {limits.path_depth}; move it up")
     return path
 
 
@@ -215,20 +225,6 @@ def _is_allowed(element: str) -> bool:
 def _shorten(element: str) -> str:
     # No allowed name contains a slash.
     return element if len(element) <= _NAME_BYTES else f"{element[:_SHOWN]}/{element[-_SHOWN:]}"
-
-
-def _check_length(path: str, elements: list[str], limits: Limits) -> None:
-    try:
-        length = len(path.encode())
-    except UnicodeEncodeError:
-        raise Unusable(f"entry {quote(path)} has a name that is not UTF-8; rename it") from None
-    if length > limits.path_bytes or any(len(element.encode()) > _NAME_BYTES for element in elements):
-        raise Unusable(
-            f"entry {quote(path)} has a path that exceeds the limit of {limits.path_bytes} bytes "
-            f"({_NAME_BYTES} per element); shorten it"
-        )
-    if len(elements) > limits.path_depth:
-        raise Unusable(f"entry {quote(path)} is nested deeper than the limit of {limits.path_depth}; move it up")
 
 
 def check_target(path: str, size: int, limits: Limits) -> None:

@@ -19,7 +19,6 @@ Layout below the root: `entries/<hash of key>/{index,content/}`, `staging/` and 
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import hashlib
 import json
@@ -30,7 +29,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from posixpath import join
@@ -64,15 +63,6 @@ def write_index(entry: Path, refused: Mapping[str, Refusal] | None = None) -> in
     head = json.dumps({"bytes": size, "sha256": hashlib.sha256(body).hexdigest()})
     (entry / "index").write_bytes(head.encode() + b"\n" + body)
     return size
-
-
-def read_size(entry: Path) -> int:
-    """Return the bytes of an entry according to its index, as `write_index` counts them.
-
-    Raises: OSError, ValueError, KeyError, TypeError for an index that is missing or damaged.
-    """
-    with (entry / "index").open("rb") as file:
-        return int(json.loads(file.readline())["bytes"])
 
 
 def read_paths(entry: Path) -> set[str]:
@@ -307,15 +297,13 @@ class ContentStore:
                 if is_alone:
                     locks.writing.release()
 
-    @contextmanager
-    def scratch(self) -> Iterator[Path]:
+    def scratch(self) -> AbstractContextManager[Path]:
         """Provide an empty folder on the store's file system, which is removed afterwards.
 
         Raises: BundleError (StorageFull, StorageBroken), also if the folder was removed before the end of the block:
             then its result, or its error, may be due to that.
         """
-        with self._temporary(self._scratch) as folder:
-            yield folder
+        return self._temporary(self._scratch)
 
     def collect(self, keep: Collection[str], max_bytes: int) -> None:
         """Remove content, the least recently used first, until at most `max_bytes` are left.
@@ -452,14 +440,16 @@ class ContentStore:
     def _read_records(self) -> Iterator[tuple[str, _Record]]:
         for entry in sorted(self._entries.iterdir()):
             try:
-                yield entry.name, _Record(size=read_size(entry), used=entry.stat().st_mtime_ns)
+                with (entry / "index").open("rb") as file:
+                    size = int(json.loads(file.readline())["bytes"])
+                yield entry.name, _Record(size=size, used=entry.stat().st_mtime_ns)
             except (OSError, ValueError, KeyError, TypeError):
                 log.warning("removed content without a readable index", extra={"entry": entry.name})
                 self._discard(entry)
 
 
 def _mark_used(entry: Path, when: int) -> None:
-    with contextlib.suppress(OSError):  # only the order of removal depends on it
+    with suppress(OSError):  # only the order of removal depends on it
         os.utime(entry, ns=(when, when))
 
 
@@ -597,11 +587,7 @@ def _place(places: dict[str, _Place], destination: Path) -> None:
         if place.origin is None:
             (destination / path).mkdir(mode=0o755)
         else:
-            _link_or_copy(place.origin, destination / path)
-
-
-def _link_or_copy(origin: Path, path: Path) -> None:
-    with suppress(OSError):  # another file system, too many links, links not supported: copy instead
-        os.link(origin, path, follow_symlinks=False)
-        return
-    shutil.copy(origin, path, follow_symlinks=False)
+            try:
+                os.link(place.origin, destination / path, follow_symlinks=False)
+            except OSError:  # another file system, too many links, links not supported
+                shutil.copy(place.origin, destination / path, follow_symlinks=False)

@@ -51,22 +51,6 @@ def is_compressed(head: bytes) -> bool:
     return head.startswith((_GZIP, _ZSTD))
 
 
-def decompress(stream: Readable, limits: Limits) -> Decompressed:
-    """Return the plain bytes of a stream that may be compressed.
-
-    Raises: Rejection for zstd with a larger window than is allocated.
-    """
-    ratio = Ratio(limits)
-    buffered: io.BufferedReader = io.BufferedReader(_Counted(stream, ratio), CHUNK)
-    magic = buffered.peek(len(_ZSTD))
-    plain: Readable = buffered
-    if magic.startswith(_GZIP):
-        plain = cast("Readable", gzip.GzipFile(fileobj=buffered))
-    elif magic.startswith(_ZSTD):
-        plain = _ZstdReader(buffered, limits)
-    return Decompressed(plain, ratio)
-
-
 class _Counted(io.RawIOBase):
     """Counts the compressed bytes that are read."""
 
@@ -86,10 +70,20 @@ class _Counted(io.RawIOBase):
 
 
 class Decompressed:
-    """A decompressed stream within the ratio limit."""
+    """The plain bytes of a stream that may be compressed, within the ratio limit.
 
-    def __init__(self, plain: Readable, ratio: Ratio) -> None:
-        self._plain, self._ratio = plain, ratio
+    Raises: Rejection for zstd with a larger window than is allocated.
+    """
+
+    def __init__(self, stream: Readable, limits: Limits) -> None:
+        self._ratio = Ratio(limits)
+        buffered: io.BufferedReader = io.BufferedReader(_Counted(stream, self._ratio), CHUNK)
+        magic = buffered.peek(len(_ZSTD))
+        self._plain: Readable = buffered
+        if magic.startswith(_GZIP):
+            self._plain = cast("Readable", gzip.GzipFile(fileobj=buffered))
+        elif magic.startswith(_ZSTD):
+            self._plain = _ZstdReader(buffered, limits)
 
     def read(self, size: int, /) -> bytes:
         """Return at most `size` bytes, and at most 64 KiB; nothing at the end.
@@ -142,19 +136,16 @@ class _ZstdReader:
                 piece = self._decompressor.unused_data or self._stream.read1(_INPUT_BYTES)
                 if not piece:
                     break
-                self._next_frame()
+                self._frames += 1
+                if self._frames > self._most:
+                    raise Rejection(f"compressed by zstd in more than {self._most} frames; compress it in larger ones")
+                self._decompressor = _start_frame()
             elif self._decompressor.needs_input:
                 piece = self._stream.read1(_INPUT_BYTES)
                 if not piece:
                     raise Rejection(TRUNCATED)
             data = self._decompressor.decompress(piece, size)
         return data
-
-    def _next_frame(self) -> None:
-        self._frames += 1
-        if self._frames > self._most:
-            raise Rejection(f"compressed by zstd in more than {self._most} frames; compress it in larger ones")
-        self._decompressor = _start_frame()
 
 
 def _start_frame() -> ZstdDecompressor:
@@ -220,7 +211,7 @@ def read_tar(stream: Readable, limits: Limits, *, layer: int | None = None) -> I
     Yields: devices, fifos, sparse files, unknown types, and whiteouts without a name, with a `refusal`.
     Raises: Rejection for damaged or truncated archives, and over the limits; whatever `stream` raises.
     """
-    for entry in _read_entries(decompress(stream, limits), limits, layer or 0):
+    for entry in _read_entries(Decompressed(stream, limits), limits, layer or 0):
         if layer is None:
             yield entry
         elif (found := _of_layer(entry)) is not None:
@@ -299,7 +290,9 @@ def _next_header(stream: Decompressed, limits: Limits, *, is_first: bool) -> tup
     while (block := read_exactly(stream, _BLOCK, or_nothing=not is_first)).strip(b"\0"):
         header = _Header(block)
         if header.type not in _EXTENDED:
-            _skip_sparse_map(stream, header)
+            is_followed = header.type == _SPARSE and block[_IS_EXTENDED[0]]
+            while is_followed:  # by more of the map of a sparse file
+                is_followed = read_exactly(stream, _BLOCK)[_IS_EXTENDED[1]]
             return header, records
         allowance -= _BLOCK + header.size
         if allowance < 0:
@@ -310,12 +303,6 @@ def _next_header(stream: Decompressed, limits: Limits, *, is_first: bool) -> tup
     if allowance != limits.header_bytes:
         raise Rejection(TRUNCATED)
     return None
-
-
-def _skip_sparse_map(stream: Decompressed, header: _Header) -> None:
-    is_followed = header.type == _SPARSE and header.block[_IS_EXTENDED[0]]
-    while is_followed:
-        is_followed = read_exactly(stream, _BLOCK)[_IS_EXTENDED[1]]
 
 
 class _Header:

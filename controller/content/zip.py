@@ -227,21 +227,17 @@ class _Body:
         Raises: Rejection for a damaged or truncated entry and over the ratio limit.
         """
         if not self._rest:
-            self._rest = self._read_piece()
+            try:
+                self._rest = next(self._pieces, b"")
+            except zlib.error:
+                raise _damaged(self._record) from None
+            self._ratio.charge(len(self._rest))
+            self._count += len(self._rest)
+            self._checksum = zlib.crc32(self._rest, self._checksum)
+            if self._count > self._record.size:
+                raise _damaged(self._record)
         data, self._rest = self._rest[:size], self._rest[size:]
         return data
-
-    def _read_piece(self) -> bytes:
-        try:
-            piece = next(self._pieces, b"")
-        except zlib.error:
-            raise _damaged(self._record) from None
-        self._ratio.charge(len(piece))
-        self._count += len(piece)
-        self._checksum = zlib.crc32(piece, self._checksum)
-        if self._count > self._record.size:
-            raise _damaged(self._record)
-        return piece
 
     def finish(self) -> None:
         """Read the rest, and verify size and checksum. Raises: Rejection for a damaged entry."""

@@ -30,7 +30,7 @@ from rukpak.api.plugins import Access, Credentials
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.limits import quote
 from rukpak.controller.processes.programs import STARTING
-from rukpak.controller.sources.hosts import PORTS, Location, Place, check_host, is_address
+from rukpak.controller.sources.hosts import HTTP, PORTS, Location, Place, check_host, is_address
 from rukpak.controller.sources.pace import RATE_SECONDS
 from rukpak.controller.sources.routes import NOT_RESOLVED, Route, find_route
 from rukpak.controller.sources.trust import DEFAULT_TLS, TLSSettings, credential_headers, read_tls
@@ -41,9 +41,8 @@ SHORT_COMMIT = re.compile(r"[0-9a-f]{4,63}")
 """An abbreviated object name; git requires at least four digits."""
 PEELED = "^{}"
 """Suffix of an annotated tag: the object that it tags."""
-HTTPS, HTTP, SSH = "https", "http", "ssh"
+SSH = "ssh"
 _URL_BYTES, _REF_BYTES = 2048, 255
-_LARGEST_PORT = 65535
 AUTHORITY = "http.sslCAInfo"
 """The setting that names the certificates to trust, if they are given."""
 _FORMS = "is not https://host/path, ssh://user@host/path or user@host:path; correct it"
@@ -125,21 +124,17 @@ def _host(parts: SplitResult) -> str:
     location = parts.netloc.rpartition("@")[2]
     host = parts.hostname or ""
     if location.startswith("["):
-        _check_address(host)
+        try:
+            ipaddress.IPv6Address(host)
+        except ValueError:
+            raise ValueError("has brackets around an invalid IPv6 address; correct it") from None
+        if "%" in host:
+            raise ValueError("has an address with a zone; remove the zone")
     elif not _HOST.fullmatch(host):
         raise ValueError("has an invalid host name; correct it")
     if location.endswith(":") or parts.port == 0:
-        raise ValueError(f"has a port outside 1 to {_LARGEST_PORT}; correct it")
+        raise ValueError("has a port outside 1 to 65535; correct it")
     return host
-
-
-def _check_address(host: str) -> None:
-    try:
-        ipaddress.IPv6Address(host)
-    except ValueError:
-        raise ValueError("has brackets around an invalid IPv6 address; correct it") from None
-    if "%" in host:
-        raise ValueError("has an address with a zone; remove the zone")
 
 
 def _parse_scp_like(text: str) -> Repository:
@@ -192,14 +187,13 @@ def candidates(ref: str) -> tuple[str, ...]:
 class Connection:
     """What git needs to reach one repository; by default none. It contains secrets, so it has no repr."""
 
-    protocols: str = ""
-    """For GIT_ALLOW_PROTOCOL; '' without network."""
+    protocol: str = ""
+    """The only one that git may use; '' without network."""
     config: Mapping[str, str] = field(default_factory=dict)
     port: int = 0
     """The only TCP port that git may connect to; 0 without network."""
-    environment: Mapping[str, str] = field(default_factory=dict)
     program: Path | None = None
-    """The program in the scratch folder that git starts."""
+    """The program in the scratch folder that git starts in place of ssh."""
 
 
 def connect(repository: Repository, parameters: Mapping[str, Any], access: Access) -> Connection:
@@ -221,7 +215,7 @@ def connect(repository: Repository, parameters: Mapping[str, Any], access: Acces
     config = {"remote.origin.url": repository.url, **_http_settings(route, tls, access)}
     for name, value in headers.items():
         config[f"http.{repository.scheme}://{repository.authority}/.extraHeader"] = f"{name}: {value}"
-    return Connection(protocols=repository.scheme, config=config, port=route.port)
+    return Connection(protocol=repository.scheme, config=config, port=route.port)
 
 
 def _http_settings(route: Route, tls: TLSSettings, access: Access) -> dict[str, str]:
@@ -275,14 +269,8 @@ def _connect_ssh(
         f"HostKeyAlias={repository.host_key_name}",
         *([] if repository.user else ["User=git"]),
     ]
-    program = _write_program(options, access)
-    return Connection(
-        protocols=SSH,
-        config={"remote.origin.url": repository.url},
-        port=repository.port,
-        environment={"GIT_SSH": str(program), "GIT_SSH_VARIANT": "ssh"},
-        program=program,
-    )
+    config = {"remote.origin.url": repository.url}
+    return Connection(protocol=SSH, config=config, port=repository.port, program=_write_program(options, access))
 
 
 def _write_program(options: list[str], access: Access) -> Path:

@@ -26,7 +26,7 @@ from pathlib import Path
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import MEBIBYTE, Access, Entry, EntryKind, Limits, Refusal
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.content.archive import Node, copies, make_root, resolve
+from rukpak.controller.content.archive import Node, copies, resolve
 from rukpak.controller.content.limits import (
     Budget,
     Rejection,
@@ -59,6 +59,8 @@ _LFS = re.compile(
     rb"version https://(?:git-lfs\.github\.com|hawser\.github\.com)/spec/v1\n(?:[a-z0-9.-]+ .*\n)*oid sha256:"
 )
 _TREE = "repository"
+_COMMITS_ONLY, _WITHOUT_FILES = "--filter=tree:0", "--filter=blob:none"
+"""Options of `git fetch`."""
 _FETCH = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance")
 _SHA256_DIGITS = 64
 _NAME = re.compile(r"[^\x00-\x20\x7f~^:?*\[\\]+(?:\^\{\})?")
@@ -125,14 +127,11 @@ class Objects:
         with self._failures_told(), self._remote.start("ls-remote", "--quiet", *arguments) as child:
             yield from _parse_refs(child)
 
-    def fetch_commits(self) -> None:
-        """Fetch the commits of all branches and tags, without their trees if the server supports that.
+    def fetch_commits(self, *, with_files: bool = False) -> None:
+        """Fetch the commits of all branches and tags, with their files at least if the server cannot leave them out.
 
         Raises: BundleError.
         """
-        self._fetch_tips("--filter=tree:0")
-
-    def _fetch_tips(self, *options: str) -> None:
         # By object names: each ref would become a file.
         tips = set[str]()
         with closing(self.read_refs("--heads", "--tags", "origin")) as refs:
@@ -140,12 +139,12 @@ class Objects:
                 if not name.endswith(PEELED):
                     tips.add(commit)
                 if len(tips) > _MOST_TIPS:
-                    break
-        if len(tips) > _MOST_TIPS:
-            problem = f"more than {_MOST_TIPS} branches and tags; name a branch, a tag, or a commit in full"
-            raise BundleError(Reason.CONTENT_REJECTED, f"it has {problem}", place=f"{self._access.path}.repository")
+                    problem = f"more than {_MOST_TIPS} branches and tags; name a branch, a tag, or a commit in full"
+                    place = f"{self._access.path}.repository"
+                    raise BundleError(Reason.CONTENT_REJECTED, f"it has {problem}", place=place)
         self._begin(len(next(iter(tips))) if tips else 0)
         if tips:
+            options = [] if with_files else [_COMMITS_ONLY]
             self._run(self._remote, *_FETCH, *options, "--stdin", "origin", lines=sorted(tips))
 
     def fetch_object(self, kind: str, name: str) -> bytes:
@@ -155,11 +154,11 @@ class Objects:
         """
         self._begin(len(name))
         try:
-            self._want("--depth=1", "--filter=tree:0", "origin", name)
+            self._want("--depth=1", _COMMITS_ONLY, "origin", name)
         except NotServedError as error:
             if error.is_absent:
                 raise self._gone(name) from None
-            self._fetch_tips("--filter=tree:0")
+            self.fetch_commits()
         if self._find_names(name) != [name]:
             raise self._gone(name)
         return self._run(self._local, "cat-file", kind, name)
@@ -191,16 +190,18 @@ class Objects:
         Raises: BundleError (PinnedContentGone, DirectoryNotFound, UnsupportedContent, ContentRejected, and those of
             the connection).
         """
-        ways: tuple[Callable[[str, str], list[Item]], ...] = (self._fetch_all, self._fetch_everything)
-        if directory:
-            ways = (self._fetch_filtered, *ways)
-        for way in ways:
+        for options in ([_WITHOUT_FILES], []) if directory else ([],):
             try:
-                return way(commit, directory)
+                self._begin(len(commit))
+                self._want("--depth=1", *options, "origin", commit)
+                return self._take(commit, directory, self._want_files if options else lambda _items: None)
             except NotServedError as error:
                 if error.is_absent:
-                    break
-        raise self._gone(commit)
+                    raise self._gone(commit) from None
+        self.fetch_commits(with_files=True)
+        if self.find_commits(commit) != [commit]:
+            raise self._gone(commit)
+        return self._take(commit, directory, lambda _items: None)
 
     def _gone(self, commit: str) -> BundleError:
         # After a force push, servers collect the old ones.
@@ -208,25 +209,9 @@ class Objects:
         remedy = "push it again, correct ref, or request a new resolution"
         return BundleError(Reason.PINNED_CONTENT_GONE, f"{problem}; {remedy}", place=f"{self._access.path}.ref")
 
-    def _fetch_filtered(self, commit: str, directory: str) -> list[Item]:
-        self._begin(len(commit))
-        self._want("--depth=1", "--filter=blob:none", "origin", commit)
-        return self._take(commit, directory, self._want_files)
-
     def _want_files(self, items: Iterable[Item]) -> None:
         if names := sorted({item.name for item in items if not item.refusal and item.mode != SUBMODULE}):
-            self._want("--filter=blob:none", "--stdin", "origin", lines=names)
-
-    def _fetch_all(self, commit: str, directory: str) -> list[Item]:
-        self._begin(len(commit))
-        self._want("--depth=1", "origin", commit)
-        return self._take(commit, directory)
-
-    def _fetch_everything(self, commit: str, directory: str) -> list[Item]:
-        self._fetch_tips()
-        if self.find_commits(commit) != [commit]:
-            raise NotServedError(is_absent=True)
-        return self._take(commit, directory)
+            self._want(_WITHOUT_FILES, "--stdin", "origin", lines=names)
 
     def _begin(self, digits: int) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -253,9 +238,7 @@ class Objects:
 
     # listing
 
-    def _take(
-        self, commit: str, directory: str, fetch: Callable[[Iterable[Item]], None] = lambda _items: None
-    ) -> list[Item]:
+    def _take(self, commit: str, directory: str, fetch: Callable[[Iterable[Item]], None]) -> list[Item]:
         tree = self._find_tree(commit, directory) if directory else Item(path="", mode=FOLDER, name=commit)
         if tree and tree.mode == SUBMODULE:
             return [replace(tree, path="", submodule=tree.path)]
@@ -277,19 +260,16 @@ class Objects:
             fetch([item for item in links if item.name not in fetched])
             targets = self._read_links(links)
             with self._reading(listing):
-                items = self._take_directory(listing, targets, directory)
+                try:
+                    items = take_directory(read_listing(listing), targets, directory, self._access.limits)
+                except Rejection as rejection:
+                    raise rejection.at(self._access.path) from None
         if items is None:
             raise self._no_directory(commit, directory, "is not a directory")
         self._check(items)
         fetched.update(item.name for item in links)
         fetch([item for item in items if item.name not in fetched])
         return items
-
-    def _take_directory(self, listing: bytes | mmap, targets: Mapping[str, str], directory: str) -> list[Item] | None:
-        try:
-            return take_directory(read_listing(listing), targets, directory, self._access.limits)
-        except Rejection as rejection:
-            raise rejection.at(self._access.path) from None
 
     def _list_files(self, tree: str, directory: str) -> list[Item]:
         with self._listing("-r", tree) as listing, self._reading(listing):
@@ -399,7 +379,7 @@ class Objects:
             return int(self._local.run("cat-file", "-s", name))
         except GitFailed:
             try:
-                self._want("--filter=blob:none", "origin", name)
+                self._want(_WITHOUT_FILES, "origin", name)
             except NotServedError:
                 raise self._missing() from None
         return int(self._run(self._local, "cat-file", "-s", name))
@@ -543,7 +523,7 @@ def take_directory(
         Submodules in the directory are among them; a link to one must not be read.
     Raises: Rejection over the limits, and if the directory is outside the repository.
     """
-    root = make_root()
+    root = Node()
     found = {_add(root, item, targets, limits): item for item in items}
     way = Node(name=directory, kind=EntryKind.SYMBOLIC_LINK, target=directory, origin=root)
     folder = resolve(way, tree=_TREE)

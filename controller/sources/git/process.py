@@ -71,7 +71,6 @@ _COMPLAINT_BYTES = 64 * 1024  # of stderr, from its end
 OUTPUT_BYTES = 64 * MEBIBYTE
 """Limit of what is read of the output of a child, but for files."""
 _NOT_STARTED = (126, 127)  # exit statuses of prlimit(1) and env(1) if git could not be started
-_KEPT = ("PATH",)
 _ENVIRONMENT: Mapping[str, str] = {
     "HOME": "/nonexistent",
     "XDG_CONFIG_HOME": "/nonexistent",
@@ -184,14 +183,15 @@ class GitRunner:
     ) -> None:
         self._access, self._folder, self._connection = access, folder, connection or Connection()
         self._counted = counted or access.scratch
-        protocols = self._connection.protocols
+        protocol, program = self._connection.protocol, self._connection.program
         settings = {**_CONFIG, **self._connection.config}
-        settings.update((f"protocol.{protocol}.allow", "always") for protocol in protocols.split(":") if protocol)
+        if protocol:
+            settings[f"protocol.{protocol}.allow"] = "always"
         self._environment = {
             **_ENVIRONMENT,
-            **self._connection.environment,
+            **({"GIT_SSH": str(program), "GIT_SSH_VARIANT": "ssh"} if program else {}),
             "GIT_DIR": str(folder),
-            "GIT_ALLOW_PROTOCOL": protocols or "none",
+            "GIT_ALLOW_PROTOCOL": protocol or "none",
             "GIT_CONFIG_COUNT": str(len(settings)),
         }
         for index, (key, value) in enumerate(settings.items()):
@@ -245,7 +245,7 @@ class GitRunner:
 
     def _spawn(self, arguments: Sequence[str], source: BinaryIO | None) -> Child:
         # GitPython can add to os.environ, but not remove from it; only names are in argv.
-        dropped = [f"--unset={name}" for name in os.environ if name not in (*_KEPT, *self._environment)]
+        dropped = [f"--unset={name}" for name in os.environ if name not in ("PATH", *self._environment)]
         files = self._access.limits.compressed_bytes
         command = confined(["env", *dropped, "git", *arguments], fsize=files, data=self._access.limits.program_bytes)
 
@@ -254,15 +254,12 @@ class GitRunner:
                 command, env=self._environment, istream=source, as_process=True, start_new_session=True
             )
 
-        required = self._access.confinement_required
-        running = start_confined(_start, self._view(), self._access.path, required=required)
-        return Child(running, self._access, self._counted, talks=bool(self._connection.protocols))
-
-    def _view(self) -> View:
-        program = self._connection.program
-        found = programs("prlimit", "env", "git", *(["ssh"] if program else []))
-        ours = (program,) if program else ()
-        return View(programs=(*found, *ours), change=(self._access.scratch.resolve(),), port=self._connection.port)
+        program, port = self._connection.program, self._connection.port
+        ssh = (*programs("ssh"), program) if program else ()
+        seen = (*programs("prlimit", "env", "git"), *ssh)
+        view = View(programs=seen, change=(self._access.scratch.resolve(),), port=port)
+        running = start_confined(_start, view, self._access.path, required=self._access.confinement_required)
+        return Child(running, self._access, self._counted, talks=bool(self._connection.protocol))
 
 
 class Child:

@@ -30,7 +30,6 @@ from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.content.limits import Rejection, check_path, quote, too_many_entries
 from rukpak.controller.sources.git.connection import (
     FULL_COMMIT,
-    HTTPS,
     PEELED,
     SHORT_COMMIT,
     SSH,
@@ -43,7 +42,7 @@ from rukpak.controller.sources.git.connection import (
 )
 from rukpak.controller.sources.git.objects import SUBMODULE, Item, Objects
 from rukpak.controller.sources.git.process import NOT_FOLLOWED, RedirectedError
-from rukpak.controller.sources.hosts import Detour, Place, find_problems, find_url_problems, place_of
+from rukpak.controller.sources.hosts import HTTPS, Detour, Place, find_problems, find_url_problems, place_of
 from rukpak.controller.sources.pace import check_deadline
 from rukpak.controller.sources.signatures import SignatureError, checking
 from rukpak.controller.sources.signatures.git import ALGORITHMS, COMMIT, TAG, read_commit, read_keys, read_tag, verify

@@ -24,7 +24,7 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -83,35 +83,26 @@ class Challenge:
 
     scheme: str
     """In lower case: `basic`, `bearer`."""
-    parameters: Mapping[str, str] = field(default_factory=dict)
+    parameters: dict[str, str] = field(default_factory=dict)
     """By name in lower case."""
 
 
-def parse_challenges(header: str) -> tuple[Challenge, ...]:
+def parse_challenges(header: str) -> list[Challenge]:
     """Return the challenges of a header, in order; none if it is suspiciously long.
 
     Text outside the grammar is skipped; a challenge that is incomplete after that fails.
     """
-    if len(header) > _LONGEST:
-        return ()
-    return tuple(_challenges(header))
-
-
-def _challenges(header: str) -> Iterator[Challenge]:
-    scheme, parameters = "", dict[str, str]()
-    position = 0
-    while position < len(header):
-        if parameter := _PARAMETER.match(header, position):
+    found, position = list[Challenge](), 0
+    while position < len(header) <= _LONGEST:
+        parameter = _PARAMETER.match(header, position)
+        word = parameter or _SCHEME.match(header, position)
+        if parameter and found:
             name, quoted, plain = parameter.groups()
-            parameters.setdefault(name.lower(), plain or _ESCAPED.sub(r"\1", quoted or ""))
-        elif start := _SCHEME.match(header, position):
-            if scheme:
-                yield Challenge(scheme=scheme, parameters=parameters)
-            scheme, parameters = start[0].lower(), {}
-        found = parameter or _SCHEME.match(header, position)
-        position = found.end() if found else position + 1
-    if scheme:
-        yield Challenge(scheme=scheme, parameters=parameters)
+            found[-1].parameters.setdefault(name.lower(), plain or _ESCAPED.sub(r"\1", quoted or ""))
+        elif word and not parameter:
+            found.append(Challenge(scheme=word[0].lower()))
+        position = word.end() if word else position + 1
+    return found
 
 
 def choose_credentials(credentials: Credentials | None, endpoint: Endpoint) -> tuple[RegistryCredentials, ...]:
@@ -144,7 +135,7 @@ class Login:
         self._verify = verify
         candidates = choose_credentials(access.credentials, endpoint)
         self._candidates = deque[RegistryCredentials | None](candidates or (None,))
-        self._challenges: tuple[Challenge, ...] = ()
+        self._challenges: list[Challenge] = []
         self._authorization = ""
         self._accepted = False
         self.has_credentials = bool(candidates)
@@ -184,7 +175,7 @@ class Login:
         """
         if base.status != _OK:
             return self.answer(base)
-        self._challenges = (Challenge(scheme="basic"),)
+        self._challenges = [Challenge(scheme="basic")]
         return self._log_in()
 
     def _log_in(self) -> bool:

@@ -16,7 +16,6 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Annotated, Any
 
 from pydantic import (
@@ -33,8 +32,8 @@ from pydantic import (
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Limits
 from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.content.digests import DIGEST
 from rukpak.controller.content.limits import describe_bytes, quote
-from rukpak.controller.sources.image.reference import DIGEST
 
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _OCI_INDEX = "application/vnd.oci.image.index.v1+json"
@@ -250,21 +249,13 @@ _ARCHIVES = (".tar", ".tar.gz", ".tar.zst")  # .tgz is how charts are packed, wh
 _UNPACK = "io.deis.oras.content.unpack"
 
 
-class Role(Enum):
-    """How a layer is read."""
-
-    LAYER = "layer of an image"
-    """As an archive with whiteouts."""
-    ARCHIVE = "archive"
-    FILE = "file"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """A layer to read."""
+    """A layer to read: a file if it has a name or a suffix, otherwise an archive."""
 
     descriptor: Descriptor
-    role: Role
+    has_whiteouts: bool = False
+    """Whether it is a layer of an image."""
     name: str = ""
     """Name of a file; '' for a chart without a title, which the config names."""
     suffix: str = ""
@@ -302,13 +293,13 @@ def _plan(descriptor: Descriptor, *, is_image: bool) -> Layer | None:
         is_packed = descriptor.annotations.get(_UNPACK) == "true"
         is_packed = is_packed or (media_type in _IMAGE_LAYERS and title.endswith(_ARCHIVES))
         if media_type == _FLUX or (title and is_packed):
-            return Layer(descriptor=descriptor, role=Role.ARCHIVE)
+            return Layer(descriptor=descriptor)
         if title:
-            return Layer(descriptor=descriptor, role=Role.FILE, name=title)
+            return Layer(descriptor=descriptor, name=title)
     if media_type in _IMAGE_LAYERS:
-        return Layer(descriptor=descriptor, role=Role.LAYER)
+        return Layer(descriptor=descriptor, has_whiteouts=True)
     suffix = {CHART: ".tgz", OLD_CHART: ".tgz", _PROVENANCE: ".tgz.prov"}.get(media_type)
-    return Layer(descriptor=descriptor, role=Role.FILE, suffix=suffix) if suffix else None
+    return Layer(descriptor=descriptor, suffix=suffix) if suffix else None
 
 
 class _Chart(BaseModel):

@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from rukpak.controller.content.digests import is_digest
 from rukpak.controller.sources.hosts import HTTPS, PORTS, Location
 
-DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-"""The only algorithm that every registry supports."""
 _HOST = re.compile(
     r"(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\[[0-9a-fA-F:]+\])"
     r"(?::[0-9]{1,5})?"
@@ -59,18 +58,14 @@ def find_endpoint(reference: ImageReference, mirrors: Mapping[str, str]) -> Endp
         reference: its tag and digest are ignored.
         mirrors: registry host to mirror host and optional path; Docker Hub by any of its names.
     """
-    mirror = _mirror_of(reference.registry, mirrors)
+    names = HUB_NAMES if reference.registry == HUB else (reference.registry,)
+    mirror = next((mirrors[name] for name in names if mirrors.get(name)), "")
     if not mirror:
         name = f"{reference.registry}/{reference.repository}"
         return Endpoint(host=reference.host, repository=reference.repository, name=name)
     host, _, path = mirror.strip("/").partition("/")
     repository = f"{path}/{reference.repository}" if path else reference.repository
     return Endpoint(host=host, repository=repository, name=f"{host}/{repository}", is_mirror=True)
-
-
-def _mirror_of(registry: str, mirrors: Mapping[str, str]) -> str:
-    names = HUB_NAMES if registry == HUB else (registry,)
-    return next((mirrors[name] for name in names if mirrors.get(name)), "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +106,7 @@ def parse_reference(text: str) -> ImageReference:
     if scheme := _SCHEME.fullmatch(text):
         raise ValueError(f'starts with "{scheme[1]}"; remove that: a reference is host[:port]/repository[:tag]')
     rest, at, digest = text.partition("@")
-    if at and not DIGEST.fullmatch(digest):
+    if at and not is_digest(digest):
         raise ValueError('has a digest that is not "sha256:" and 64 hexadecimal digits; correct it')
     name, tag = _split_tag(rest)
     registry, repository = _split_registry(name)

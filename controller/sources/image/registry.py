@@ -28,13 +28,12 @@ from urllib.parse import urlencode, urljoin, urlsplit
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import MEBIBYTE, Access, Room, endless
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.controller.content.digests import digest_of
+from rukpak.controller.content.digests import digest_of, is_digest
 from rukpak.controller.content.limits import describe_bytes, quote
 from rukpak.controller.sources.hosts import Detour, Place, check_host
 from rukpak.controller.sources.image.login import Login
 from rukpak.controller.sources.image.manifest import ACCEPT, OCI_MANIFEST, Descriptor, ValueCounter, parse_manifest
 from rukpak.controller.sources.image.reference import (
-    DIGEST,
     ImageReference,
     find_endpoint,
     is_wildcard,
@@ -224,7 +223,7 @@ class Registry:
         """
         response = self._get("manifests", target)
         data = response.read_all(_MANIFEST_BYTES, ValueCounter(self._subject).add)
-        if DIGEST.fullmatch(target) and digest_of(data) != target:
+        if is_digest(target) and digest_of(data) != target:
             raise _mismatch(self._subject, target)
         if response.place.is_elsewhere:
             parse_manifest(data, self._path)
@@ -247,8 +246,8 @@ class Registry:
         """Whether the host may list what refers to a digest: it has not answered yet that it does not know the path."""
         return self._endpoint.host not in _WITHOUT_REFERRERS
 
-    def find_referrers(self, digest: str, query: str) -> bytes | None:
-        """Return the index of what refers to a digest; None if the registry does not list that.
+    def find_referrers(self, digest: str, artifact_type: str) -> bytes | None:
+        """Return the index of what of a type refers to a digest; None if the registry does not list that.
 
         https://github.com/opencontainers/distribution-spec/blob/main/spec.md#listing-referrers: then it has the tag
         that is named like the digest. One that does not know the path may answer with any error.
@@ -256,7 +255,8 @@ class Registry:
         Raises: BundleError (Unreachable, ContentRejected over 4 MiB, …).
         """
         try:
-            response, _ = self._exchange("GET", "referrers", f"{digest}?{query}", (_OK, _NOT_FOUND))
+            name = f"{digest}?artifactType={artifact_type}"
+            response, _ = self._exchange("GET", "referrers", name, (_OK, _NOT_FOUND))
         except StatusError:
             return None
         if response.status != _OK or response.place.is_elsewhere:
@@ -365,41 +365,38 @@ class Registry:
             return _send_by(self._schemes[0])
 
     def _send_by_either(self, send_by: Callable[[str], Response]) -> Response:
+        first: Response | BundleError
         try:
-            answer: Response | BundleError = send_by("http")
+            first = send_by("http")
+            if first.status != _BAD_REQUEST:
+                return first
         except BundleError as error:
-            answer = error
-        is_odd = (
-            answer.reason is Reason.UNREACHABLE if isinstance(answer, BundleError) else answer.status == _BAD_REQUEST
-        )
-        if is_odd:
-            try:
-                response = send_by("https")
-            except BundleError as error:
-                if error.reason is not Reason.UNREACHABLE:
-                    raise
-            else:
-                if isinstance(answer, Response):
-                    answer.discard()
-                self._schemes = ("https",)
-                return response
-        if isinstance(answer, BundleError):
-            raise answer
-        return answer
+            if error.reason is not Reason.UNREACHABLE:
+                raise
+            first = error
+        try:
+            response = send_by("https")
+        except BundleError as error:
+            if error.reason is not Reason.UNREACHABLE:
+                raise
+            if isinstance(first, BundleError):
+                raise first from None
+            return first
+        if isinstance(first, Response):
+            first.discard()
+        self._schemes = ("https",)
+        return response
 
     # failures
 
     def _failure(self, response: Response, kind: str, name: str) -> BundleError:
         if response.place.is_elsewhere:
             return response.place.unusable()
-        word = {"blobs": "blob"}.get(kind, "manifest" if DIGEST.fullmatch(name) else "tag")
+        word = {"blobs": "blob"}.get(kind, "manifest" if is_digest(name) else "tag")
         item = "the list of tags" if kind == "tags" else f"{word} {quote(name)}"
         repository = f"repository {quote(self._endpoint.repository)} at {quote(self._endpoint.host)}"
-        if response.status == _NOT_FOUND and kind == "tags":
-            problem = "does not exist; correct its name, or push to it"
-            return BundleError(self._missing, f"{repository} {problem}", place=self._subject)
         if response.status == _NOT_FOUND:
-            problem = self._describe_absence(word, name)
+            problem = self._describe_absence(item, name, is_list=kind == "tags")
             return BundleError(self._missing, f"{repository} {problem}", place=self._subject)
         if response.status in (_UNAUTHORIZED, _FORBIDDEN):
             problem = "requires credentials, or does not exist; correct the name, or set a Secret with credentials"
@@ -410,15 +407,14 @@ class Registry:
         problem = f"returned status {response.status} for {item}; check the address"
         return BundleError(Reason.UNREACHABLE, f"{repository} {problem}", place=self._subject)
 
-    def _describe_absence(self, word: str, name: str) -> str:
-        item = f"{word} {quote(name)}"
-        if self._missing is Reason.PINNED_CONTENT_GONE:
+    def _describe_absence(self, item: str, name: str, *, is_list: bool) -> str:
+        if self._missing is Reason.PINNED_CONTENT_GONE and not is_list:
             return f"no longer has {item}; push it again, or request a new resolution"
-        if not self._has_repository():
+        if is_list or not self._has_repository():
             return "does not exist; correct its name, or push to it"
         if is_wildcard(name):
             return f"has no {item}; use one tag or a digest, or semver for a range of versions"
-        return f"has no {item}; push it, or correct the {'tag' if word == 'tag' else 'digest'}"
+        return f"has no {item}; push it, or correct the {'digest' if is_digest(name) else 'tag'}"
 
     def _has_repository(self) -> bool:
         # The registry is asked once, after a 404.
@@ -531,8 +527,8 @@ def _digest_in(response: Response, target: str) -> str | None:
     Raises: BundleError (Unreachable) if another host does not answer as a registry: any server answers somehow.
     """
     found = response.headers.get("Docker-Content-Digest", "")
-    found = found if DIGEST.fullmatch(found) else ""
-    wanted = target if DIGEST.fullmatch(target) else found
+    found = found if is_digest(found) else ""
+    wanted = target if is_digest(target) else found
     if response.place.is_elsewhere and (not found or found != wanted):
         raise response.place.unusable()
     return wanted or None

@@ -124,12 +124,9 @@ class _Search:
             self.problems.append("it cannot be read")
 
     def _failure(self, predicate_type: str) -> BundleError:
-        if self.unavailable:
-            problem, retry_after = (
-                f"the signature cannot be read: {self.unavailable.problem}",
-                self.unavailable.retry_after,
-            )
-            return BundleError(Reason.VERIFICATION_UNAVAILABLE, problem, place=self.path, retry_after=retry_after)
+        if cause := self.unavailable:
+            problem = f"the signature cannot be read: {cause.problem}"
+            return BundleError(Reason.VERIFICATION_UNAVAILABLE, problem, place=self.path, retry_after=cause.retry_after)
         what = f"attestation of type {quote(predicate_type)}" if predicate_type else "signature"
         if not self.problems:
             problem = f"{self.subject.digest} has no {what}; sign it with cosign"
@@ -154,8 +151,7 @@ class _Search:
     def _referring_documents(self) -> Iterator[Callable[[], Checked]]:
         found = _of_types(self.referrers or (), SIMPLE_SIGNATURE)
         if not (found or self.is_by_tag):
-            query = f"artifactType={SIMPLE_SIGNATURE}"
-            listed = self._read_document(lambda: self.registry.find_referrers(self.subject.digest, query))
+            listed = self._read_document(lambda: self.registry.find_referrers(self.subject.digest, SIMPLE_SIGNATURE))
             found = _of_types(_entries_of(listed), SIMPLE_SIGNATURE)
         for descriptor in found[::-1][:MOST_SIGNATURES]:
             for layer in self._layers(descriptor.digest, SIMPLE_SIGNING):
@@ -195,7 +191,7 @@ class _Search:
         return self.subject.digest.replace(":", "-")
 
     def _list(self) -> list[Descriptor]:
-        found = self._read_document(lambda: self.registry.find_referrers(self.subject.digest, f"artifactType={BUNDLE}"))
+        found = self._read_document(lambda: self.registry.find_referrers(self.subject.digest, BUNDLE))
         return self._by_tag() if found is None else _entries_of(found)
 
     def _by_tag(self) -> list[Descriptor]:

@@ -24,7 +24,6 @@ from rukpak.controller.sources.image.manifest import (
     Image,
     Index,
     Layer,
-    Role,
     check_size,
     choose,
     name_chart,
@@ -32,7 +31,7 @@ from rukpak.controller.sources.image.manifest import (
     plan_layers,
 )
 from rukpak.controller.sources.image.reference import ImageReference, has_target, parse_reference
-from rukpak.controller.sources.image.registry import Blob, Registry, connected, read_tags
+from rukpak.controller.sources.image.registry import Registry, connected, read_tags
 from rukpak.controller.sources.image.signed import find_signer
 from rukpak.controller.sources.pace import check_deadline
 from rukpak.controller.sources.trust import certificate_problems
@@ -237,19 +236,15 @@ def _read_layers(registry: Registry, layers: tuple[Layer, ...], access: Access) 
     for number, layer in enumerate(layers):
         with closing(registry.open_blob(layer.descriptor, _advance)) as blob:
             try:
-                yield from _entries(layer, number, blob, access)
+                if layer.name:
+                    yield Entry(path=layer.name, size=layer.descriptor.size, data=blob, layer=number)
+                else:
+                    yield from read_tar(blob, access.limits, layer=number if layer.has_whiteouts else None)
             except Rejection as rejection:  # by the reader, or thrown by the writer
                 blob.verify()  # a wrong digest explains it
                 raise rejection.at(access.path) from None
             blob.verify()
             access.progress(done, total)
-
-
-def _entries(layer: Layer, number: int, blob: Blob, access: Access) -> Iterator[Entry]:
-    if layer.role is Role.FILE:
-        yield Entry(path=layer.name, size=layer.descriptor.size, data=blob, layer=number)
-    else:
-        yield from read_tar(blob, access.limits, layer=number if layer.role is Role.LAYER else None)
 
 
 def _parse(parameters: Mapping[str, Any], access: Access) -> ImageReference:

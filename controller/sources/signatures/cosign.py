@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
-    from cryptography.x509 import Certificate, ExtensionType
+    from cryptography.x509 import Certificate
     from sigstore.models import Bundle
     from sigstore.verify.verifier import Verifier
 
@@ -80,16 +80,8 @@ _CURVES = ("secp256r1", "secp384r1", "secp521r1")
 _SHIPPED_ROOT = "https%3A%2F%2Ftuf-repo-cdn.sigstore.dev"  # the folder of the public instance in the library
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """Who may sign without a key: which issuers and subjects of a certificate are accepted."""
-
-    accepts_issuer: Callable[[str], bool]
-    accepts_subject: Callable[[str], bool]
-
-    def matches(self, issuer: str, subject: str) -> bool:
-        """Return whether these are the issuer and the subject of a certificate."""
-        return self.accepts_issuer(issuer) and self.accepts_subject(subject)
+Identity: TypeAlias = Callable[[str, str], bool]
+"""Who may sign without a key: whether an issuer and a subject of a certificate are accepted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,8 +194,8 @@ def _read_key(pem: bytes, path: str, what: str) -> tuple[str, Key]:
 
 
 def _read_identity(identity: Mapping[str, Any], path: str) -> Identity:
-    issuer, subject = (_read_name(identity, name, path) for name in ("issuer", "subject"))
-    return Identity(accepts_issuer=issuer, accepts_subject=subject)
+    accepts_issuer, accepts_subject = (_read_name(identity, name, path) for name in ("issuer", "subject"))
+    return lambda issuer, subject: accepts_issuer(issuer) and accepts_subject(subject)
 
 
 def _read_name(identity: Mapping[str, Any], name: str, path: str) -> Callable[[str], bool]:
@@ -488,7 +480,7 @@ class _Policy:
         """Accept a certificate whose chain was verified. Raises: SignatureError."""
         issuer, subjects = _issuer_of(cert), _subjects_of(cert)
         for subject in subjects:
-            if any(each.matches(issuer, subject) for each in self._identities):
+            if any(accepts(issuer, subject) for accepts in self._identities):
                 self.signer = Signer(by=_BY, identity=subject, issuer=issuer)
                 return
         self.problem = f"it is by {', '.join(map(quote, subjects)) or 'nobody'}, issued by {quote(issuer)}"
@@ -502,14 +494,8 @@ _ISSUER, _OLD_ISSUER, _USER = "1.3.6.1.4.1.57264.1.8", "1.3.6.1.4.1.57264.1.1", 
 def _issuer_of(certificate: Certificate) -> str:
     found = {each.oid.dotted_string: each.value for each in certificate.extensions}
     if _ISSUER in found:
-        return _read_text(_bytes_of(found[_ISSUER]))
-    return _bytes_of(found[_OLD_ISSUER]).decode() if _OLD_ISSUER in found else ""
-
-
-def _bytes_of(extension: ExtensionType) -> bytes:
-    from cryptography.x509 import UnrecognizedExtension  # noqa: PLC0415 - only needed here
-
-    return extension.value if isinstance(extension, UnrecognizedExtension) else b""
+        return _read_text(found[_ISSUER].public_bytes())
+    return found[_OLD_ISSUER].public_bytes().decode() if _OLD_ISSUER in found else ""
 
 
 def _subjects_of(certificate: Certificate) -> list[str]:

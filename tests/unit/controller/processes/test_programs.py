@@ -101,7 +101,7 @@ def test_what_is_written_to_be_started_can_be_while_other_programs_are(
 
     with again_and_again(helm, helm, git, git):
         for _ in range(30 if pytestconfig.getoption("--all") else 10):
-            program = connect(repository, {}, ours).environment["GIT_SSH"]
+            program = connect(repository, {}, ours).program or ""
             subprocess.run([program, "-V"], check=True, capture_output=True)
 
 

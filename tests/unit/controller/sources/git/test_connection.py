@@ -80,7 +80,7 @@ def test_forbidden_addresses_are_left_out(names: Callable[..., None], access: Ac
 def test_ssh_is_held_to_an_address_and_asks_for_the_key_of_the_name(access: Access) -> None:
     connection = connected("ssh://git@h:2222/x", access, KEY)
     first, *options = settings_of_ssh(connection)
-    assert connection.protocols == "ssh"
+    assert connection.protocol == "ssh"
     assert first == f"#!{shutil.which('ssh')} -F"
     assert {"HostName=192.0.2.1", "HostKeyAlias=[h]:2222", "StrictHostKeyChecking=yes", "BatchMode=yes"} <= {*options}
     assert not [option for option in options if option.startswith("User=")]
@@ -88,12 +88,12 @@ def test_ssh_is_held_to_an_address_and_asks_for_the_key_of_the_name(access: Acce
 
 
 def settings_of_ssh(connection: Connection) -> list[str]:
-    return Path(connection.environment["GIT_SSH"]).read_text().splitlines()
+    return (connection.program or Path()).read_text().splitlines()
 
 
 @pytest.mark.usefixtures("names")
 def test_ssh_means_its_settings_as_we_do(access: Access) -> None:
-    program = connected("ssh://me@h:2222/x", access, KEY).environment["GIT_SSH"]
+    program = connected("ssh://me@h:2222/x", access, KEY).program or ""
     done = subprocess.run([program, "-G", "-p", "2222", "me@h"], check=True, capture_output=True, text=True)
     known = {"hostname 192.0.2.1", "port 2222", "user me", "hostkeyalias [h]:2222", "stricthostkeychecking true"}
     assert known | {f"identityfile {access.scratch}/identity"} <= {*done.stdout.splitlines()}
@@ -158,7 +158,7 @@ def test_git_follows_no_redirect_and_gets_one_port(
 ) -> None:
     connection = connected(url, access, **parameters)
     assert connection.config["http.followRedirects"] == "false"
-    assert (connection.protocols, connection.port) == (url.partition(":")[0], port)
+    assert (connection.protocol, connection.port) == (url.partition(":")[0], port)
 
 
 @pytest.mark.usefixtures("names")

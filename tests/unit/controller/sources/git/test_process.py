@@ -72,7 +72,7 @@ def test_nothing_of_our_environment_is_seen(access: Access, monkeypatch: pytest.
     assert "canary" not in seen
     names = {line.partition("=")[0] for line in seen.splitlines() if "=" in line}
     of_the_shell = {"PWD", "OLDPWD", "SHLVL", "_"}
-    ours = {*git_process._KEPT, *git_process._ENVIRONMENT, *of_the_shell}
+    ours = {"PATH", *git_process._ENVIRONMENT, *of_the_shell}
     assert {name for name in names if not name.startswith("GIT_")} <= ours
 
 
@@ -132,7 +132,7 @@ def test_the_whole_group_is_killed(how: str, access: Access) -> None:
 def test_a_server_that_keeps_git_waiting_is_given_up(access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(git_process, "RATE_SECONDS", 0.3)
     network = Network(idle_seconds=0.3)
-    connection = Connection(protocols="ssh", config=SHELL)
+    connection = Connection(protocol="ssh", config=SHELL)
     runner = GitRunner(replace(access, network=network), access.scratch / "repository", connection)
     started = time.monotonic()
     with pytest.raises(BundleError, match="it sends less than 16 KiB/s") as caught:
@@ -201,7 +201,7 @@ def test_progress_is_what_is_on_disk(access: Access) -> None:
 def test_no_transport_but_the_one_that_is_named(access: Access) -> None:
     for url in ("ext::sh -c true", f"file://{access.scratch}", "git://127.0.0.1/x", "http://127.0.0.1:1/x"):
         with pytest.raises(GitFailed) as caught:
-            GitRunner(access, access.scratch / "repository", Connection(protocols="https")).run("ls-remote", "--", url)
+            GitRunner(access, access.scratch / "repository", Connection(protocol="https")).run("ls-remote", "--", url)
         assert "not allowed" in caught.value.complaint
 
 

@@ -24,7 +24,6 @@ from rukpak.controller.sources.image.manifest import (
     Image,
     Index,
     Layer,
-    Role,
     ValueCounter,
     check_size,
     choose,
@@ -239,36 +238,36 @@ def describe(media_type: str, annotations: Any = None) -> Descriptor:
     return Descriptor.model_validate(document)
 
 
-def plan(config: str, *layers: tuple[str, Any]) -> list[tuple[Role, str]]:
+def plan(config: str, *layers: tuple[str, Any]) -> list[tuple[bool, str]]:
     image = Image(config=describe(config) if config else None, layers=tuple(describe(*layer) for layer in layers))
-    return [(layer.role, layer.name or layer.suffix) for layer in plan_layers(image, PATH)]
+    return [(layer.has_whiteouts, layer.name or layer.suffix) for layer in plan_layers(image, PATH)]
 
 
 ROLES = [
-    ("a layer of an image", IMAGE, (TAR + "+gzip", None), (Role.LAYER, "")),
-    ("a layer of an image with a title", IMAGE, (TAR, {TITLE: "x"}), (Role.LAYER, "")),
-    ("a layer without a config", "", (TAR, None), (Role.LAYER, "")),
-    ("a layer of an artifact without a title", "a/b", (TAR + "+zstd", None), (Role.LAYER, "")),
-    ("a file", "a/b", (TAR, {TITLE: "x.yaml"}), (Role.FILE, "x.yaml")),
-    ("a file of any type", EMPTY, ("text/plain", {TITLE: "x.txt"}), (Role.FILE, "x.txt")),
-    ("a folder", EMPTY, (TAR + "+gzip", {TITLE: "x", **UNPACK}), (Role.ARCHIVE, "")),
-    ("an archive that is to stay one", EMPTY, (TAR + "+gzip", {TITLE: "x.tgz"}), (Role.FILE, "x.tgz")),
-    ("an archive of Flux", "a/b", (FLUX, {TITLE: "x"}), (Role.ARCHIVE, "")),
-    ("a chart", "application/vnd.cncf.helm.config.v1+json", (CHART, None), (Role.FILE, ".tgz")),
-    ("a chart with a title", "a/b", (CHART, {TITLE: "x.tgz"}), (Role.FILE, "x.tgz")),
-    ("annotations that are no text", "a/b", (TAR, {TITLE: 1, "b": None}), (Role.LAYER, "")),
-    ("annotations that are none", "a/b", (TAR, ["x"]), (Role.LAYER, "")),
+    ("a layer of an image", IMAGE, (TAR + "+gzip", None), (True, "")),
+    ("a layer of an image with a title", IMAGE, (TAR, {TITLE: "x"}), (True, "")),
+    ("a layer without a config", "", (TAR, None), (True, "")),
+    ("a layer of an artifact without a title", "a/b", (TAR + "+zstd", None), (True, "")),
+    ("a file", "a/b", (TAR, {TITLE: "x.yaml"}), (False, "x.yaml")),
+    ("a file of any type", EMPTY, ("text/plain", {TITLE: "x.txt"}), (False, "x.txt")),
+    ("a folder", EMPTY, (TAR + "+gzip", {TITLE: "x", **UNPACK}), (False, "")),
+    ("an archive that is to stay one", EMPTY, (TAR + "+gzip", {TITLE: "x.tgz"}), (False, "x.tgz")),
+    ("an archive of Flux", "a/b", (FLUX, {TITLE: "x"}), (False, "")),
+    ("a chart", "application/vnd.cncf.helm.config.v1+json", (CHART, None), (False, ".tgz")),
+    ("a chart with a title", "a/b", (CHART, {TITLE: "x.tgz"}), (False, "x.tgz")),
+    ("annotations that are no text", "a/b", (TAR, {TITLE: 1, "b": None}), (True, "")),
+    ("annotations that are none", "a/b", (TAR, ["x"]), (True, "")),
 ]
 
 
 @pytest.mark.parametrize(("config", "layer", "expect"), [case[1:] for case in ROLES], ids=map(itemgetter(0), ROLES))
-def test_what_becomes_of(config: str, layer: tuple[str, Any], expect: tuple[Role, str]) -> None:
+def test_what_becomes_of(config: str, layer: tuple[str, Any], expect: tuple[bool, str]) -> None:
     assert plan(config, layer) == [expect]
 
 
 def test_layers_keep_their_order_and_what_stands_for_nothing_is_left_out() -> None:
     found = plan("a/b", (TAR, {TITLE: "b"}), (EMPTY, None), (TAR, {TITLE: "a"}))
-    assert found == [(Role.FILE, "b"), (Role.FILE, "a")]
+    assert found == [(False, "b"), (False, "a")]
 
 
 NO_ROLE = [
@@ -328,4 +327,4 @@ def test_a_chart_without_a_name_is_refused(config: bytes) -> None:
 
 def test_a_layer_says_what_it_is() -> None:
     descriptor = describe(TAR)
-    assert plan_layers(Image(layers=(descriptor,)), PATH) == (Layer(descriptor=descriptor, role=Role.LAYER),)
+    assert plan_layers(Image(layers=(descriptor,)), PATH) == (Layer(descriptor=descriptor, has_whiteouts=True),)

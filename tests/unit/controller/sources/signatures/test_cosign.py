@@ -344,9 +344,9 @@ MATCHES = [
 @pytest.mark.parametrize("case", MATCHES, ids=attrgetter("name"))
 def test_whose_identity_is_accepted(case: Match) -> None:
     (identity,) = read_wanted({"identities": [case.identity]}, {}, PATH).identities
-    assert identity.matches(case.issuer, case.subject) is case.is_accepted
+    assert identity(case.issuer, case.subject) is case.is_accepted
 
 
 def test_an_identity_without_a_name_matches_nobody() -> None:
     (identity,) = read_wanted({"identities": [{}]}, {}, PATH).identities
-    assert not identity.matches("", "")
+    assert not identity("", "")
