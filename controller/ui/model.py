@@ -327,7 +327,11 @@ def make_detail(
         steps=make_steps(deployment),
         objects=objects,
         waves=_make_waves(deployment, objects, waves),
-        moments=_make_moments(status.conditions, _about(deployment.metadata.uid, events)),
+        # An earlier BundleDeployment may have had the same name.
+        moments=_make_moments(
+            status.conditions,
+            (each for each in events if text(each, "regarding", "uid") in ("", deployment.metadata.uid)),
+        ),
         history=[_make_entry(each, deployment) for each in status.history],
         pending=_make_pending(deployment, status.pending) if status.pending else None,
         notes=[*status.warnings, *notes],
@@ -351,11 +355,6 @@ def _make_waves(deployment: BundleDeployment, objects: Sequence[Node], waves: Ma
             }
         )
     return found
-
-
-def _about(uid: str, events: Iterable[Manifest]) -> list[Manifest]:
-    # An earlier BundleDeployment may have had the same name.
-    return [each for each in events if text(each, "regarding", "uid") in ("", uid)]
 
 
 _GOOD_IF_TRUE = ("Unpacked", "Installed", "Healthy", "Ready")

@@ -18,13 +18,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import logging
 import secrets
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from http import HTTPStatus
@@ -104,7 +104,7 @@ _LOG_THREADS = CapacityLimiter(MOST_LOGS)
 _PAGES = Environment(loader=PackageLoader(PACKAGE), autoescape=True, undefined=StrictUndefined)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
     """What the pages of one run have in common."""
 
@@ -115,7 +115,7 @@ class Site:
     """Host of the API server."""
     version: str
     is_read_only: bool
-    key: bytes
+    key: bytes = dataclasses.field(default_factory=secrets.token_bytes)
     """Key of the hashes that stand for values of Secrets."""
 
 
@@ -216,10 +216,10 @@ async def _stream(site: Site, request: Request) -> Response:
 async def _beating(events: AsyncIterator[tuple[str, str]]) -> AsyncIterator[str]:
     silent = 0.0
     async for kind, data in events:
+        silent = 0.0 if kind else silent + TICK_SECONDS
         if kind:
-            silent = 0.0
             yield f"event: {kind}\ndata: {data}\n\n"
-        elif (silent := silent + TICK_SECONDS) >= BEAT_SECONDS:
+        elif silent >= BEAT_SECONDS:
             silent = 0.0
             yield "event: beat\ndata: {}\n\n"
 
@@ -242,7 +242,7 @@ async def _row_events(site: Site) -> AsyncIterator[tuple[str, str]]:
 
 
 async def _detail_events(site: Site, name: str) -> AsyncIterator[tuple[str, str]]:
-    contact, sent, seen, offers, waited = "", "", 0, "", DETAIL_SECONDS
+    contact, sent, seen, waited = "", "", 0, DETAIL_SECONDS
     with site.board.viewing(name) as view:
         while True:
             if (now := json.dumps(site.board.contact(name))) != contact:
@@ -250,7 +250,8 @@ async def _detail_events(site: Site, name: str) -> AsyncIterator[tuple[str, str]
                 yield "contact", contact
             if view.version != seen and site.board.is_listed and waited >= DETAIL_SECONDS:
                 seen, waited = view.version, 0.0
-                offers = await run_in_threadpool(_offer, site, name)
+                may_change = not site.is_read_only and await run_in_threadpool(site.rights.may_change, name)
+                offers = json.dumps(may_change)
                 dependents = json.dumps(site.board.find_dependents(name))
                 text = f'{{"detail":{await run_in_threadpool(view.read)},"offers":{offers},"dependents":{dependents}}}'
                 if text != sent:
@@ -261,10 +262,6 @@ async def _detail_events(site: Site, name: str) -> AsyncIterator[tuple[str, str]
             yield "", ""
             await asyncio.sleep(TICK_SECONDS)
             waited += TICK_SECONDS
-
-
-def _offer(site: Site, name: str) -> str:
-    return json.dumps(not site.is_read_only and site.rights.may_change(name))
 
 
 # what is asked for
@@ -408,9 +405,8 @@ def _compare(site: Site, name: str, revision: str, before: str) -> list[str]:
             f'you may not read stored revisions (Secrets in namespace "{site.board.namespace}"), so it cannot be shown '
             "what would change"
         )
-    missing = [digest for digest, each in stored.items() if each is None]
     after, earlier = stored.get(revision), stored.get(before)
-    if after is None or missing:
+    if after is None or None in stored.values():
         raise FailedError("this revision is not kept any more")
     if not earlier and len(after.objects) > MOST_COMPARED:
         raise FailedError(
@@ -542,8 +538,3 @@ class Rights:
             return field(self._client.create(REVIEWS, review).value, "status", "allowed") is True
         except ApiError:
             return False
-
-
-def new_key() -> bytes:
-    """Return the key of the hashes that one run shows for values of Secrets."""
-    return secrets.token_bytes()

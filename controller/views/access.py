@@ -44,7 +44,6 @@ Manifest = dict[str, Any]
 PODS = Resource("", "v1", "Pod", "pods", namespaced=True)
 RUNNING = {each.gvk: each for each in (Resource("batch", "v1", "Job", "jobs", namespaced=True), PODS)}
 """The kinds of hooks that run something."""
-_UNSERVED = "the cluster does not serve this kind"
 MANAGER = "kubectl-rukpak"
 REQUESTS = 8
 """How many are sent at the same time."""
@@ -283,7 +282,8 @@ def _list_marked(
         resource = RUNNING.get(kind) or discovery.resource(kind)
         items = try_to_list(client, resource, "", select_owned(deployment.metadata.name)) if resource else None
         if items is None:
-            unlisted.append((kind.kind, "you cannot list this kind" if resource else _UNSERVED))
+            why = "you cannot list this kind" if resource else "the cluster does not serve this kind"
+            unlisted.append((kind.kind, why))
         objects += [item for item in items or () if is_wanted(item, deployment)]
     return Listing(objects, unlisted)
 
@@ -389,10 +389,8 @@ def _decision(verb: str, choice: Choice) -> Mapping[str, Any]:
     if verb == "deny":
         withdrawn = {"approvedRevision": None, "approvedServiceAccountName": None}
         return {"deniedRevision": digest, **(withdrawn if spec.approved_revision == digest else {})}
-    if choice.pending:
-        account: str | None = choice.pending.service_account_name
-    else:  # the controller may complete an account that is not named
-        account = spec.service_account_name or None
+    # The controller may complete an account that is not named.
+    account = choice.pending.service_account_name if choice.pending else spec.service_account_name or None
     reconsidered = {"deniedRevision": None} if spec.denied_revision == digest else {}
     return {"approvedRevision": digest, "approvedServiceAccountName": account, **reconsidered}
 
@@ -542,10 +540,9 @@ def is_served(client: Client, namespace: str, shard: str) -> bool:
     """
     if shard and not is_shard_name(shard):
         return False
-    try:
+
+    def _is_held() -> bool:
         holder = read_holder(client, namespace, shard)
-    except ApiError as error:
-        if error.status == HTTPStatus.FORBIDDEN:
-            return True
-        raise
-    return holder is not None and holder.is_running
+        return holder is not None and holder.is_running
+
+    return attempt(_is_held, HTTPStatus.FORBIDDEN) is not False

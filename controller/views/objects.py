@@ -54,15 +54,15 @@ NO_UID = "00000000-0000-0000-0000-000000000000"
 _LEVELS = 20
 """Depth of objects that own each other; those of Kubernetes have three."""
 CHILD_KINDS: Mapping[tuple[str, str], tuple[tuple[str, str], ...]] = {
-    ("apps", "Deployment"): (("apps", "ReplicaSet"),),
+    ("apps", "Deployment"): (("apps", "ReplicaSet"), ("", "Pod")),
     ("apps", "ReplicaSet"): (("", "Pod"),),
     ("apps", "StatefulSet"): (("", "Pod"),),
     ("apps", "DaemonSet"): (("", "Pod"),),
     ("", "ReplicationController"): (("", "Pod"),),
-    ("batch", "CronJob"): (("batch", "Job"),),
+    ("batch", "CronJob"): (("batch", "Job"), ("", "Pod")),
     ("batch", "Job"): (("", "Pod"),),
 }
-"""What workloads own: the kinds that their controllers create."""
+"""What workloads own, directly or not: the kinds that their controllers create."""
 
 
 class DeploymentState(Enum):
@@ -259,7 +259,18 @@ def make_nodes(
         pods = (found[node.uid].value for node in below if node.kind == "Pod")
         explanation = explain_by_pods(pods, lambda pod: found[text(pod, "metadata", "uid")].verdict)
         verdict = explained(each.verdict, explanation, kind=each.key.kind) if explanation else each.verdict
-        return _node(each, verdict, children)
+        return Node(
+            uid=text(value, "metadata", "uid"),
+            kind=each.key.kind,
+            namespace=each.key.namespace,
+            name=each.key.name,
+            state=verdict.state.value.lower(),
+            reason=verdict.reason,
+            message=verdict.message,
+            hook=each.hook,
+            containers=each.containers,
+            children=children,
+        )
 
     def _make_root(uid: str, each: Outline) -> Node:
         name = str(each.key)
@@ -286,21 +297,6 @@ def make_nodes(
 def _as_reported(node: Node, report: NotReady, *, is_failed: bool) -> Node:
     state = "failed" if is_failed else "progressing" if node.state in ("healthy", "failed") else node.state
     return replace(node, state=state, reason=report.reason, message=report.message)
-
-
-def _node(each: Outline, verdict: Verdict, children: Sequence[Node]) -> Node:
-    return Node(
-        uid=text(each.value, "metadata", "uid"),
-        kind=each.key.kind,
-        namespace=each.key.namespace,
-        name=each.key.name,
-        state=verdict.state.value.lower(),
-        reason=verdict.reason,
-        message=verdict.message,
-        hook=each.hook,
-        containers=each.containers,
-        children=children,
-    )
 
 
 def _missing(report: NotReady, *, is_failed: bool) -> Node:
@@ -360,13 +356,7 @@ def flatten(nodes: Iterable[Node]) -> Iterator[Node]:
 
 def find_child_kinds(kinds: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return the kinds of objects that objects of some kinds own, directly or not."""
-    found: list[tuple[str, str]] = []
-    waiting = list(kinds)
-    while waiting:
-        children = [child for child in CHILD_KINDS.get(waiting.pop(), ()) if child not in found]
-        found += children
-        waiting += children
-    return sorted(set(found))
+    return sorted({child for kind in kinds for child in CHILD_KINDS.get(kind, ())})
 
 
 def find_owned_resources(keys: Iterable[ObjectKey]) -> Iterator[tuple[str, Resource]]:
