@@ -49,7 +49,6 @@ def main(options: argparse.Namespace) -> int:
             board=board,
             guard=guard,
             rights=Rights(client),
-            host=client.host,
             version=version("rukpak"),
             is_read_only=options.read_only,
         )

@@ -11,7 +11,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
-from types import MappingProxyType
 from typing import Any
 
 from rukpak.api.v1alpha2.conditions import DECISIONS, Reason
@@ -306,7 +305,7 @@ def make_detail(
     objects: Sequence[Node],
     events: Iterable[Manifest],
     notes: Iterable[str],
-    waves: Mapping[str, int] = MappingProxyType({}),
+    waves: Mapping[str, int],
 ) -> Detail:
     """Return what the page of one BundleDeployment shows.
 

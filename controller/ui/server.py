@@ -111,8 +111,6 @@ class Site:
     board: Board
     guard: Guard
     rights: Rights
-    host: str
-    """Host of the API server."""
     version: str
     is_read_only: bool
     key: bytes = dataclasses.field(default_factory=secrets.token_bytes)
@@ -198,8 +196,7 @@ async def _show_page(site: Site, request: Request) -> Response:
             return RedirectResponse("/", HTTPStatus.SEE_OTHER)
         # A redirect would still come from where the address was opened, and then a browser does not send the cookie.
         return HTMLResponse(headers={"refresh": "0; url=/", "set-cookie": site.guard.set_cookie()})
-    about = {"csrf": site.guard.csrf, "cluster": site.host, "version": site.version, "read_only": site.is_read_only}
-    return HTMLResponse(_PAGES.get_template("page.html").render(**about))
+    return HTMLResponse(_PAGES.get_template("page.html").render(site=site))
 
 
 # what changes
@@ -454,23 +451,19 @@ async def _read_body(request: Request) -> Mapping[str, Any]:
     raise MisuseError("the request is not a JSON object")
 
 
-def _merge(make: Callable[[], Mapping[str, Any]]) -> _Act:
-    def _change(deployments: Deployments, name: str, _given: Mapping[str, Any]) -> None:
-        if deployments.change(name, make()) is None:
-            raise FailedError(f'BundleDeployment "{name}" not found')
+def _merge(
+    make: Callable[[], Mapping[str, Any]], deployments: Deployments, name: str, _given: Mapping[str, Any]
+) -> None:
+    if deployments.change(name, make()) is None:
+        raise FailedError(f'BundleDeployment "{name}" not found')
 
-    return _change
 
-
-def _decide(verb: str) -> _Act:
-    def _send(deployments: Deployments, name: str, given: Mapping[str, Any]) -> None:
-        deployment = deployments.read(name)[1]
-        pending = deployment.status.pending
-        if pending is None or text(given, "revision") != pending.revision or text(given, "shown") != seal(deployment):
-            raise FailedError("what waits for approval has changed meanwhile; look at it again")
-        decide(verb, deployments, Choice(deployment, pending.revision), lambda: _choose(deployments, name))
-
-    return _send
+def _decide(verb: str, deployments: Deployments, name: str, given: Mapping[str, Any]) -> None:
+    deployment = deployments.read(name)[1]
+    pending = deployment.status.pending
+    if pending is None or text(given, "revision") != pending.revision or text(given, "shown") != seal(deployment):
+        raise FailedError("what waits for approval has changed meanwhile; look at it again")
+    decide(verb, deployments, Choice(deployment, pending.revision), lambda: _choose(deployments, name))
 
 
 def _choose(deployments: Deployments, name: str) -> Choice:
@@ -492,13 +485,12 @@ def _undo(deployments: Deployments, name: str, _given: Mapping[str, Any]) -> Non
     pin(deployments, deployments.read(name)[1], None)
 
 
-_Act = Callable[[Deployments, str, Mapping[str, Any]], None]
-ACTS: Mapping[str, _Act] = {
-    "pause": _merge(lambda: PAUSE),
-    "resume": _merge(lambda: RESUME),
-    "reconcile": _merge(lambda: make_request(datetime.now(UTC).isoformat(timespec="microseconds"))),
-    "approve": _decide("approve"),
-    "deny": _decide("deny"),
+ACTS: Mapping[str, Callable[[Deployments, str, Mapping[str, Any]], None]] = {
+    "pause": partial(_merge, lambda: PAUSE),
+    "resume": partial(_merge, lambda: RESUME),
+    "reconcile": partial(_merge, lambda: make_request(datetime.now(UTC).isoformat(timespec="microseconds"))),
+    "approve": partial(_decide, "approve"),
+    "deny": partial(_decide, "deny"),
     "rollback": _roll_back,
     "undo": _undo,
 }

@@ -396,8 +396,8 @@ class View:
         notes: list[str] = []
         events = self._read_events([each for each in regarded if each.uid], notes)
         target = (stored.targets or {}).get(key_of(manifest))
-        has_waves = bool(group_by_wave(nodes, waves))
-        seen = Seen(value=manifest, line=line, target=target, wave=waves.get(line[0].title) if has_waves else None)
+        wave = waves.get(line[0].title) if group_by_wave(nodes, waves) else None
+        seen = Seen(value=manifest, line=line, target=target, wave=wave)
         return to_json(make_panel(deployment, seen, events, notes, key))
 
     def _read_events(self, nodes: Sequence[Node], notes: list[str]) -> list[Manifest]:

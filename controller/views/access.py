@@ -118,9 +118,7 @@ class Deployments:
 
         Raises: ApiError.
         """
-        with _explaining():
-            made: Manifest = self._client.create(DEPLOYMENTS.path(), value, manager=MANAGER).value
-        return made
+        return _value_of(lambda: self._client.create(DEPLOYMENTS.path(), value, manager=MANAGER))
 
     def apply(self, value: Manifest, *, dry_run: bool = False) -> Manifest:
         """Create a BundleDeployment, or set the fields of one and remove those that an earlier apply has set.
@@ -128,10 +126,9 @@ class Deployments:
         Raises: ApiError.
         """
         path = DEPLOYMENTS.path(name=value["metadata"]["name"])
-        with _explaining():
-            return dict(
-                self._client.apply(path, value, manager=MANAGER, force=True, dry_run=dry_run, metadata=False).value
-            )
+        return _value_of(
+            lambda: self._client.apply(path, value, manager=MANAGER, force=True, dry_run=dry_run, metadata=False)
+        )
 
     def change(self, name: str, change: Mapping[str, Any]) -> Manifest | None:
         """Merge a change into a BundleDeployment and return the result; None if it does not exist.
@@ -149,15 +146,19 @@ class Deployments:
         _value_unless_missing(lambda: self._client.delete(DEPLOYMENTS.path(name=name)))
 
 
-def _value_unless_missing(request: Callable[[], Response]) -> Manifest | None:
+def _value_of(request: Callable[[], Response]) -> Manifest:
     with _explaining():
-        try:
-            value: Manifest = request().value
-        except ApiError as error:
-            if error.status == HTTPStatus.NOT_FOUND and error.reason:
-                return None
-            raise
+        value: Manifest = request().value
         return value
+
+
+def _value_unless_missing(request: Callable[[], Response]) -> Manifest | None:
+    try:
+        return _value_of(request)
+    except ApiError as error:
+        if error.status == HTTPStatus.NOT_FOUND and error.reason:
+            return None
+        raise
 
 
 @contextmanager

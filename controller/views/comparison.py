@@ -40,6 +40,8 @@ SERVER_METADATA = frozenset({"creationTimestamp", "generation", "managedFields",
 _MARKS = frozenset({names.APPLIED_DIGEST, names.OWNER_UID, names.HOOK_RUN, names.RELEASED_FROM, LAST_APPLIED})
 _FIRST = ("apiVersion", "kind", "metadata")
 _COLORS = {"+": Color.GREEN, "-": Color.RED, "@": Color.CYAN, "": Color.BOLD}
+_INSTALL = (HookEvent.PRE_INSTALL, HookEvent.POST_INSTALL)
+_UPGRADE = (HookEvent.PRE_UPGRADE, HookEvent.POST_UPGRADE)
 _NOTHING = "/dev/null"
 _SHOWN_LINES = 10
 _AROUND, _MOST_PAIRS = 3, 1_000_000
@@ -153,11 +155,7 @@ def compare_hooks(before: Revision | None, after: Revision, *, is_upgrade: bool)
         after: the revision.
         is_upgrade: whether there is another one.
     """
-    events = (
-        (HookEvent.PRE_UPGRADE, HookEvent.POST_UPGRADE)
-        if is_upgrade
-        else (HookEvent.PRE_INSTALL, HookEvent.POST_INSTALL)
-    )
+    events = _UPGRADE if is_upgrade else _INSTALL
     old = {each.key: clean(each.manifest) for event in events for each in (hooks_of(before, event) if before else ())}
     return [
         Difference(

@@ -129,10 +129,6 @@ class Reviewed:
             raise MisuseError("requires a cluster")
         return self.client
 
-    def of(self, revision: Revision) -> Reviewed:
-        """Return another revision of the same BundleDeployment."""
-        return replace(self, revision=revision)
-
 
 def compare(
     reviewed: Reviewed,
@@ -224,11 +220,8 @@ class DryRun:
         self._problems: list[str] = [leftovers.describe_left(each) for each in self._deployment.status.leftovers]
         before = make_targets(installed, self._owner, discovery.is_namespaced) if installed else None
         self._reduced = find_reduced(before, self._targets) if before else {}
-        self._options = self._make_options()
-
-    def _make_options(self) -> ApplyOptions:
         spec = self._deployment.spec
-        return ApplyOptions(
+        self._options = ApplyOptions(
             owner=self._owner,
             user=None,
             collision_protection=spec.collision_protection,
@@ -271,17 +264,15 @@ class DryRun:
             kinds = {*self._targets.kinds, *read_kinds(self._deployment.status.managed_kinds)}
             for listed in pool.map(self._list, sorted(kinds)):
                 self._live |= listed
-            futures = {pool.submit(self._compare, target): index for index, target in enumerate(self._targets.targets)}
-            made: dict[int, Difference] = {}
+            futures = [pool.submit(self._compare, target) for target in self._targets.targets]
             try:
-                for future in as_completed(futures):
-                    made[futures[future]] = future.result()
-                    progress(len(made), len(futures))
+                for count, future in enumerate(as_completed(futures), 1):
+                    future.result()  # one that failed ends it
+                    progress(count, len(futures))
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
-        objects = [
-            made[index] for index in sorted(made) if not self._is_idle(self._targets.targets[index], made[index])
-        ]
+        made = zip(self._targets.targets, (each.result() for each in futures), strict=True)
+        objects = [difference for target, difference in made if not self._is_idle(target, difference)]
         return [*map(self._inspect, objects), *self._find_gone()], self._problems
 
     def find_lack(self, bundle: str) -> list[str]:

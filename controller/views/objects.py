@@ -51,6 +51,8 @@ _COLORS = {
 Manifest = Mapping[str, Any]
 NO_UID = "00000000-0000-0000-0000-000000000000"
 """UID of a BundleDeployment that does not exist yet."""
+_KEPT_METADATA = ("name", "namespace", "uid", "ownerReferences", "creationTimestamp", "deletionTimestamp")
+_KEPT_MARKS = (TEMPLATE, names.OWNER_LABEL, names.OWNER_UID, names.HOOK_RUN, names.WAVE)
 _LEVELS = 20
 """Depth of objects that own each other; those of Kubernetes have three."""
 CHILD_KINDS: Mapping[tuple[str, str], tuple[tuple[str, str], ...]] = {
@@ -76,15 +78,10 @@ class DeploymentState(Enum):
     PAUSED = "paused"
     READY = "Ready"
 
-    @property
-    def color(self) -> Color:
-        """Color of words that tell it."""
-        return color_of(self.value.lower())
-
 
 def color_of(state: str) -> Color:
     """Return the color of words that tell the state of an object or a BundleDeployment."""
-    return _COLORS.get(state, Color.NONE)
+    return _COLORS.get(state.lower(), Color.NONE)
 
 
 def state_of(deployment: BundleDeployment) -> DeploymentState:
@@ -173,13 +170,11 @@ class Outline:
     """The part of an object that its place in the tree depends on."""
 
     value: Manifest
-    """Identity, owners and replicas."""
+    """Identity, owners, marks and replicas."""
     key: ObjectKey
     verdict: Verdict
     containers: tuple[Container, ...]
     hook: str
-    label: str
-    """The BundleDeployment that its label names: a ReplicaSet has the annotations of its Deployment, but not this."""
     is_troubled: bool
     """Whether it is a workload that is not healthy, which its pods may explain."""
 
@@ -187,28 +182,22 @@ class Outline:
 def make_outline(value: Manifest) -> Outline:
     """Return what the tree needs of an object, judged as the controller does before it knows the pods."""
     metadata, verdict = mapping(value, "metadata"), assess(value, Context())
-    times = ("creationTimestamp", "deletionTimestamp")
-    kept = {key: metadata[key] for key in ("name", "namespace", "uid", "ownerReferences", *times) if key in metadata}
-    if template := text(metadata, "labels", TEMPLATE):
-        kept["labels"] = {TEMPLATE: template}
-    annotations = mapping(metadata, "annotations")
-    kept["annotations"] = {
-        key: annotations[key] for key in (names.OWNER_UID, names.HOOK_RUN, names.WAVE) if key in annotations
-    }
+    kept = {key: member for key, member in metadata.items() if key in _KEPT_METADATA}
+    for name in ("labels", "annotations"):
+        kept[name] = {key: member for key, member in mapping(metadata, name).items() if key in _KEPT_MARKS}
     outline = {
         "apiVersion": value.get("apiVersion"),
         "kind": value.get("kind"),
         "metadata": kept,
         "spec": {"replicas": integer(value, "spec", "replicas")},
     }
-    run = text(annotations, names.HOOK_RUN)
+    run = text(metadata, "annotations", names.HOOK_RUN)
     return Outline(
         value=outline,
         key=key_of(value),
         verdict=verdict,
         containers=tuple(_containers(value)) if value.get("kind") == "Pod" else (),
         hook=run.partition(" ")[0],
-        label=text(metadata, "labels", names.OWNER_LABEL),
         is_troubled=verdict.state is not State.HEALTHY and bool(pods_of(value, verdict)),
     )
 
@@ -286,7 +275,8 @@ def make_nodes(
     roots = [
         _make_root(uid, each)
         for uid, each in found.items()
-        if each.label == deployment.metadata.name
+        # A ReplicaSet has the annotations of its Deployment, but not this.
+        if text(each.value, "metadata", "labels", names.OWNER_LABEL) == deployment.metadata.name
         and (is_owned(each.value, deployment) or is_hook(each.value, deployment))
     ]
     named = {str(each.key) for each in found.values()}
@@ -354,19 +344,11 @@ def flatten(nodes: Iterable[Node]) -> Iterator[Node]:
 # what owns what
 
 
-def find_child_kinds(kinds: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the kinds of objects that objects of some kinds own, directly or not."""
-    return sorted({child for kind in kinds for child in CHILD_KINDS.get(kind, ())})
-
-
 def find_owned_resources(keys: Iterable[ObjectKey]) -> Iterator[tuple[str, Resource]]:
     """Yield what workloads may own, as namespaces and kinds: all objects of these kinds in their namespaces."""
-    kinds: dict[str, set[tuple[str, str]]] = {}
-    for key in keys:
-        kinds.setdefault(key.namespace, set()).add(key[:2])
-    for namespace, found in sorted(kinds.items()):
-        for group, kind in find_child_kinds(found):
-            yield namespace, Resource(group, "v1", kind, f"{kind.lower()}s", namespaced=True)
+    owned = {(key.namespace, child) for key in keys for child in CHILD_KINDS.get(key[:2], ())}
+    for namespace, (group, kind) in sorted(owned):
+        yield namespace, Resource(group, "v1", kind, f"{kind.lower()}s", namespaced=True)
 
 
 def by_owner(values: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
@@ -427,10 +409,8 @@ def group_by_wave(found: Sequence[Node], waves: Mapping[str, int]) -> list[tuple
     groups: dict[int | None, list[Node]] = {}
     for each in found:
         groups.setdefault(waves.get(each.title), []).append(each)
-    unknown = groups.pop(None, [])
-    if len(groups) <= 1:
-        return []
-    return [*sorted(groups.items(), key=lambda group: group[0] or 0), *([(None, unknown)] if unknown else [])]
+    ordered = sorted(groups.items(), key=lambda group: (group[0] is None, group[0] or 0))
+    return ordered if len(groups.keys() - {None}) > 1 else []
 
 
 def add_waiting(
