@@ -447,23 +447,14 @@ def pin(deployments: Deployments, deployment: BundleDeployment, digest: str | No
 class Holder:
     """The controller that holds the Lease."""
 
-    identity: str
+    host: str
+    """The pod or machine that it runs on."""
     version: str
     """Empty: unknown, since an older release does not record it."""
     seconds: float
     """Since it renewed the Lease, by the clocks of the cluster and of the controller."""
-    duration: float
-    """Seconds after which a silent controller has lost the Lease."""
-
-    @property
-    def host(self) -> str:
-        """The pod or machine that it runs on."""
-        return self.identity.rpartition("_")[0] or self.identity
-
-    @property
-    def is_running(self) -> bool:
-        """Whether it has renewed the Lease in time."""
-        return self.seconds <= self.duration
+    is_running: bool
+    """Whether it has renewed the Lease before a silent controller loses it."""
 
 
 def read_if_exists(client: Client, path: str) -> Response | None:
@@ -483,12 +474,13 @@ def read_holder(client: Client, namespace: str, shard: str = "") -> Holder | Non
     spec: Mapping[str, Any] = (reply.value.get("spec") or {}) if reply else {}
     if reply is None or not spec.get("holderIdentity"):
         return None
-    renewed = datetime.fromisoformat(str(spec.get("renewTime") or "1970-01-01T00:00:00Z"))
+    renewed, identity = str(spec.get("renewTime") or "1970-01-01T00:00:00Z"), str(spec["holderIdentity"])
+    seconds = (server_time(reply) - datetime.fromisoformat(renewed)).total_seconds()
     return Holder(
-        identity=str(spec["holderIdentity"]),
+        host=identity.rpartition("_")[0] or identity,
         version=str((reply.value["metadata"].get("annotations") or {}).get(names.VERSION) or ""),
-        seconds=(server_time(reply) - renewed).total_seconds(),
-        duration=float(spec.get("leaseDurationSeconds") or 0),
+        seconds=seconds,
+        is_running=seconds <= float(spec.get("leaseDurationSeconds") or 0),
     )
 
 

@@ -365,13 +365,12 @@ class DryRun:
     def _create(self, target: Target) -> Difference:
         try:
             reply = self._apply(target, self._make_body(target, None), force=False)
+            if reply.status == HTTPStatus.CREATED:
+                return _difference(target, Change.CREATED, None, reply.value)
         except ApiError as error:
             failure = self._classify(target, error)
             if error.status != HTTPStatus.CONFLICT and failure.recovery is not Recovery.JUDGE_AGAIN:
                 return self._explain(target, None, error)
-        else:
-            if reply.status == HTTPStatus.CREATED:
-                return _difference(target, Change.CREATED, None, reply.value)
         try:
             live = self._read(target)
         except ApiError as error:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from rukpak.api import names
@@ -241,31 +242,13 @@ def make_nodes(
     # Status has the worst first.
     failed = {name_of_reported(each) for each in deployment.status.not_ready[: deployment.status.objects.failed]}
     strays = {name_of_reported(each) for each in deployment.status.strays}
-
-    def _make(value: Mapping[str, Any], children: Sequence[Node]) -> Node:
-        each = found[text(value, "metadata", "uid")]
-        below = flatten(children) if each.is_troubled else ()
-        pods = (found[node.uid].value for node in below if node.kind == "Pod")
-        explanation = explain_by_pods(pods, lambda pod: found[text(pod, "metadata", "uid")].verdict)
-        verdict = explained(each.verdict, explanation, kind=each.key.kind) if explanation else each.verdict
-        return Node(
-            uid=text(value, "metadata", "uid"),
-            kind=each.key.kind,
-            namespace=each.key.namespace,
-            name=each.key.name,
-            state=verdict.state.value.lower(),
-            reason=verdict.reason,
-            message=verdict.message,
-            hook=each.hook,
-            containers=each.containers,
-            children=children,
-        )
+    make = partial(_make_node, found)
 
     def _make_root(uid: str, each: Outline) -> Node:
         name = str(each.key)
         is_stray = not each.hook and name in strays
         node = replace(
-            _make(each.value, grow(each.value, owned, _make)),
+            make(each.value, grow(each.value, owned, make)),
             drift="" if each.hook or is_stray else find_drift(uid),
             is_stray=is_stray,
         )
@@ -282,6 +265,26 @@ def make_nodes(
     named = {str(each.key) for each in found.values()}
     missing = [_missing(each, is_failed=name in failed) for name, each in reported.items() if name not in named]
     return [*missing, *roots]
+
+
+def _make_node(found: Mapping[str, Outline], value: Mapping[str, Any], children: Sequence[Node]) -> Node:
+    each = found[text(value, "metadata", "uid")]
+    below = flatten(children) if each.is_troubled else ()
+    pods = (found[node.uid].value for node in below if node.kind == "Pod")
+    explanation = explain_by_pods(pods, lambda pod: found[text(pod, "metadata", "uid")].verdict)
+    verdict = explained(each.verdict, explanation, kind=each.key.kind) if explanation else each.verdict
+    return Node(
+        uid=text(value, "metadata", "uid"),
+        kind=each.key.kind,
+        namespace=each.key.namespace,
+        name=each.key.name,
+        state=verdict.state.value.lower(),
+        reason=verdict.reason,
+        message=verdict.message,
+        hook=each.hook,
+        containers=each.containers,
+        children=children,
+    )
 
 
 def _as_reported(node: Node, report: NotReady, *, is_failed: bool) -> Node:
