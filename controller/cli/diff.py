@@ -9,6 +9,7 @@ import argparse
 import re
 import secrets
 from collections.abc import Container
+from dataclasses import replace
 
 from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.building.revision import Revision
@@ -41,7 +42,7 @@ def main(options: argparse.Namespace) -> int:
     if not is_new and deployment.status.observed_generation != deployment.metadata.generation:
         tell(f"warning: {options.name}: the controller has not observed the latest spec yet")
     if options.to:
-        reviewed = reviewed.of(_read_named(client, options, "--to", options.to))
+        reviewed = replace(reviewed, revision=_read_named(client, options, "--to", options.to))
     before = _read_named(client, options, "--from", options.before) if options.before else None
     comparison = compare_two(reviewed, before) if before else compare(reviewed, options)
     _show(comparison, options)

@@ -32,6 +32,7 @@ from rukpak.controller.views import MisuseError
 from rukpak.controller.views.access import Deployments, Manifest, list_objects, list_owned
 from rukpak.controller.views.objects import (
     DeploymentState,
+    color_of,
     describe_signer,
     describe_unobserved,
     describe_wave,
@@ -167,7 +168,7 @@ def _tabulate(rows: Sequence[_Row], options: argparse.Namespace, least: int = 0)
 
     def _cell(row: _Row, title: str) -> Cell:
         text = row.cells.get(title, "")
-        return Painted(text, row.state.color) if title in colored else text
+        return Painted(text, color_of(row.state.value)) if title in colored else text
 
     return to_table(titles, [[_cell(row, title) for title in titles] for row in rows], least=least) if rows else ""
 
@@ -207,7 +208,7 @@ def _describe(value: Manifest, list_more: Callable[[BundleDeployment], Iterable[
     ready = deployment.status.condition("Ready")
     if colors and ready and not describe_unobserved(deployment):
         words = _words(deployment, ready)
-        text = text.replace(words, state_of(deployment).color.paint(words), 1)
+        text = text.replace(words, color_of(state_of(deployment).value).paint(words), 1)
     return text
 
 

@@ -34,7 +34,7 @@ def main(options: argparse.Namespace) -> int:
     Raises: MisuseError, also without the extra that has the server; FailedError, ConfigurationError.
     """
     try:
-        from rukpak.controller.ui.server import Rights, Site, make_server, new_key  # noqa: PLC0415 - needs the extra
+        from rukpak.controller.ui.server import Rights, Site, make_server  # noqa: PLC0415 - needs the extra
     except ImportError:
         raise MisuseError('the server is missing; run pip install ".[ui]" in a clone of RukPak') from None
     hosts = _own_names(options)
@@ -49,10 +49,8 @@ def main(options: argparse.Namespace) -> int:
             board=board,
             guard=guard,
             rights=Rights(client),
-            host=client.host,
             version=version("rukpak"),
             is_read_only=options.read_only,
-            key=new_key(),
         )
         board.start()
         try:

@@ -38,10 +38,6 @@ _SAFE = ("GET", "HEAD")
 _OWN_SITES = ("", "none", "same-origin")
 
 
-def _secret() -> str:
-    return secrets.token_urlsafe(32)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
     """The secrets of one run, and the names of the server."""
@@ -51,11 +47,11 @@ class Guard:
     port: int
     is_secure: bool = False
     """Whether it serves https."""
-    token: str = field(default_factory=_secret)
+    token: str = field(default_factory=secrets.token_urlsafe)
     """In the address that is opened."""
-    session: str = field(default_factory=_secret)
+    session: str = field(default_factory=secrets.token_urlsafe)
     """In the cookie."""
-    csrf: str = field(default_factory=_secret)
+    csrf: str = field(default_factory=secrets.token_urlsafe)
     """In the page, and in the header of acts."""
 
     @property

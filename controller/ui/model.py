@@ -11,7 +11,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
-from types import MappingProxyType
 from typing import Any
 
 from rukpak.api.v1alpha2.conditions import DECISIONS, Reason
@@ -283,22 +282,7 @@ class Moment:
     """`good`, `bad` or `quiet`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Detail:
-    """One BundleDeployment."""
-
-    row: Row
-    steps: Sequence[Step] = ()
-    objects: Sequence[Node] = ()
-    waves: Sequence[Json] = ()
-    """With the places of their objects in `objects`, if there are several; the lowest one first."""
-    moments: Sequence[Moment] = ()
-    history: Sequence[Json] = ()
-    pending: Json | None = None
-    notes: Sequence[str] = ()
-    """Warnings, and what could not be read."""
-    acts: Sequence[str] = ()
-    """The verbs that make sense now."""
+_UNREAD: Json = dict.fromkeys(("steps", "objects", "waves", "moments", "history", "acts"), ()) | {"pending": None}
 
 
 def make_detail(
@@ -306,9 +290,12 @@ def make_detail(
     objects: Sequence[Node],
     events: Iterable[Manifest],
     notes: Iterable[str],
-    waves: Mapping[str, int] = MappingProxyType({}),
-) -> Detail:
+    waves: Mapping[str, int],
+) -> Json:
     """Return what the page of one BundleDeployment shows.
+
+    `waves` have the places of their objects in `objects`, if there are several, the lowest one first; `notes` are
+    warnings and what could not be read; `acts` are the verbs that make sense now.
 
     Args:
         value: the BundleDeployment.
@@ -320,19 +307,21 @@ def make_detail(
     row = make_row(value)
     deployment, _ = try_to_read(value)
     if deployment is None:
-        return Detail(row=row, notes=tuple(notes))
-    status = deployment.status
-    return Detail(
-        row=row,
-        steps=make_steps(deployment),
-        objects=objects,
-        waves=_make_waves(deployment, objects, waves),
-        moments=_make_moments(status.conditions, _about(deployment.metadata.uid, events)),
-        history=[_make_entry(each, deployment) for each in status.history],
-        pending=_make_pending(deployment, status.pending) if status.pending else None,
-        notes=[*status.warnings, *notes],
-        acts=_list_acts(deployment),
-    )
+        return {**_UNREAD, "row": row, "notes": tuple(notes)}
+    status, uid = deployment.status, deployment.metadata.uid
+    # An earlier BundleDeployment may have had the same name.
+    own = (each for each in events if text(each, "regarding", "uid") in ("", uid))
+    return {
+        "row": row,
+        "steps": make_steps(deployment),
+        "objects": objects,
+        "waves": _make_waves(deployment, objects, waves),
+        "moments": _make_moments(status.conditions, own),
+        "history": [_make_entry(each, deployment) for each in status.history],
+        "pending": _make_pending(deployment, status.pending) if status.pending else None,
+        "notes": [*status.warnings, *notes],
+        "acts": _list_acts(deployment),
+    }
 
 
 def _make_waves(deployment: BundleDeployment, objects: Sequence[Node], waves: Mapping[str, int]) -> list[Json]:
@@ -351,11 +340,6 @@ def _make_waves(deployment: BundleDeployment, objects: Sequence[Node], waves: Ma
             }
         )
     return found
-
-
-def _about(uid: str, events: Iterable[Manifest]) -> list[Manifest]:
-    # An earlier BundleDeployment may have had the same name.
-    return [each for each in events if text(each, "regarding", "uid") in ("", uid)]
 
 
 _GOOD_IF_TRUE = ("Unpacked", "Installed", "Healthy", "Ready")

@@ -18,13 +18,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import logging
 import secrets
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from http import HTTPStatus
@@ -104,18 +104,16 @@ _LOG_THREADS = CapacityLimiter(MOST_LOGS)
 _PAGES = Environment(loader=PackageLoader(PACKAGE), autoescape=True, undefined=StrictUndefined)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
     """What the pages of one run have in common."""
 
     board: Board
     guard: Guard
     rights: Rights
-    host: str
-    """Host of the API server."""
     version: str
     is_read_only: bool
-    key: bytes
+    key: bytes = dataclasses.field(default_factory=secrets.token_bytes)
     """Key of the hashes that stand for values of Secrets."""
 
 
@@ -198,8 +196,7 @@ async def _show_page(site: Site, request: Request) -> Response:
             return RedirectResponse("/", HTTPStatus.SEE_OTHER)
         # A redirect would still come from where the address was opened, and then a browser does not send the cookie.
         return HTMLResponse(headers={"refresh": "0; url=/", "set-cookie": site.guard.set_cookie()})
-    about = {"csrf": site.guard.csrf, "cluster": site.host, "version": site.version, "read_only": site.is_read_only}
-    return HTMLResponse(_PAGES.get_template("page.html").render(**about))
+    return HTMLResponse(_PAGES.get_template("page.html").render(site=site))
 
 
 # what changes
@@ -216,10 +213,10 @@ async def _stream(site: Site, request: Request) -> Response:
 async def _beating(events: AsyncIterator[tuple[str, str]]) -> AsyncIterator[str]:
     silent = 0.0
     async for kind, data in events:
+        silent = 0.0 if kind else silent + TICK_SECONDS
         if kind:
-            silent = 0.0
             yield f"event: {kind}\ndata: {data}\n\n"
-        elif (silent := silent + TICK_SECONDS) >= BEAT_SECONDS:
+        elif silent >= BEAT_SECONDS:
             silent = 0.0
             yield "event: beat\ndata: {}\n\n"
 
@@ -242,7 +239,7 @@ async def _row_events(site: Site) -> AsyncIterator[tuple[str, str]]:
 
 
 async def _detail_events(site: Site, name: str) -> AsyncIterator[tuple[str, str]]:
-    contact, sent, seen, offers, waited = "", "", 0, "", DETAIL_SECONDS
+    contact, sent, seen, waited = "", "", 0, DETAIL_SECONDS
     with site.board.viewing(name) as view:
         while True:
             if (now := json.dumps(site.board.contact(name))) != contact:
@@ -250,7 +247,8 @@ async def _detail_events(site: Site, name: str) -> AsyncIterator[tuple[str, str]
                 yield "contact", contact
             if view.version != seen and site.board.is_listed and waited >= DETAIL_SECONDS:
                 seen, waited = view.version, 0.0
-                offers = await run_in_threadpool(_offer, site, name)
+                may_change = not site.is_read_only and await run_in_threadpool(site.rights.may_change, name)
+                offers = json.dumps(may_change)
                 dependents = json.dumps(site.board.find_dependents(name))
                 text = f'{{"detail":{await run_in_threadpool(view.read)},"offers":{offers},"dependents":{dependents}}}'
                 if text != sent:
@@ -261,10 +259,6 @@ async def _detail_events(site: Site, name: str) -> AsyncIterator[tuple[str, str]
             yield "", ""
             await asyncio.sleep(TICK_SECONDS)
             waited += TICK_SECONDS
-
-
-def _offer(site: Site, name: str) -> str:
-    return json.dumps(not site.is_read_only and site.rights.may_change(name))
 
 
 # what is asked for
@@ -408,9 +402,8 @@ def _compare(site: Site, name: str, revision: str, before: str) -> list[str]:
             f'you may not read stored revisions (Secrets in namespace "{site.board.namespace}"), so it cannot be shown '
             "what would change"
         )
-    missing = [digest for digest, each in stored.items() if each is None]
     after, earlier = stored.get(revision), stored.get(before)
-    if after is None or missing:
+    if after is None or None in stored.values():
         raise FailedError("this revision is not kept any more")
     if not earlier and len(after.objects) > MOST_COMPARED:
         raise FailedError(
@@ -458,23 +451,19 @@ async def _read_body(request: Request) -> Mapping[str, Any]:
     raise MisuseError("the request is not a JSON object")
 
 
-def _merge(make: Callable[[], Mapping[str, Any]]) -> _Act:
-    def _change(deployments: Deployments, name: str, _given: Mapping[str, Any]) -> None:
-        if deployments.change(name, make()) is None:
-            raise FailedError(f'BundleDeployment "{name}" not found')
+def _merge(
+    make: Callable[[], Mapping[str, Any]], deployments: Deployments, name: str, _given: Mapping[str, Any]
+) -> None:
+    if deployments.change(name, make()) is None:
+        raise FailedError(f'BundleDeployment "{name}" not found')
 
-    return _change
 
-
-def _decide(verb: str) -> _Act:
-    def _send(deployments: Deployments, name: str, given: Mapping[str, Any]) -> None:
-        deployment = deployments.read(name)[1]
-        pending = deployment.status.pending
-        if pending is None or text(given, "revision") != pending.revision or text(given, "shown") != seal(deployment):
-            raise FailedError("what waits for approval has changed meanwhile; look at it again")
-        decide(verb, deployments, Choice(deployment, pending.revision), lambda: _choose(deployments, name))
-
-    return _send
+def _decide(verb: str, deployments: Deployments, name: str, given: Mapping[str, Any]) -> None:
+    deployment = deployments.read(name)[1]
+    pending = deployment.status.pending
+    if pending is None or text(given, "revision") != pending.revision or text(given, "shown") != seal(deployment):
+        raise FailedError("what waits for approval has changed meanwhile; look at it again")
+    decide(verb, deployments, Choice(deployment, pending.revision), lambda: _choose(deployments, name))
 
 
 def _choose(deployments: Deployments, name: str) -> Choice:
@@ -496,13 +485,12 @@ def _undo(deployments: Deployments, name: str, _given: Mapping[str, Any]) -> Non
     pin(deployments, deployments.read(name)[1], None)
 
 
-_Act = Callable[[Deployments, str, Mapping[str, Any]], None]
-ACTS: Mapping[str, _Act] = {
-    "pause": _merge(lambda: PAUSE),
-    "resume": _merge(lambda: RESUME),
-    "reconcile": _merge(lambda: make_request(datetime.now(UTC).isoformat(timespec="microseconds"))),
-    "approve": _decide("approve"),
-    "deny": _decide("deny"),
+ACTS: Mapping[str, Callable[[Deployments, str, Mapping[str, Any]], None]] = {
+    "pause": partial(_merge, lambda: PAUSE),
+    "resume": partial(_merge, lambda: RESUME),
+    "reconcile": partial(_merge, lambda: make_request(datetime.now(UTC).isoformat(timespec="microseconds"))),
+    "approve": partial(_decide, "approve"),
+    "deny": partial(_decide, "deny"),
     "rollback": _roll_back,
     "undo": _undo,
 }
@@ -542,8 +530,3 @@ class Rights:
             return field(self._client.create(REVIEWS, review).value, "status", "allowed") is True
         except ApiError:
             return False
-
-
-def new_key() -> bytes:
-    """Return the key of the hashes that one run shows for values of Secrets."""
-    return secrets.token_bytes()

@@ -13,11 +13,11 @@ import marshal
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from rukpak.api import names
 from rukpak.api.v1alpha2.reading import try_to_read
@@ -61,7 +61,6 @@ from rukpak.controller.views.objects import (
     owner_of,
 )
 
-PackedT = TypeVar("PackedT")
 LARGE_BYTES = 16 << 10
 """Size above which an object is kept compressed."""
 CONTROLLER_SECONDS = 10.0
@@ -107,18 +106,17 @@ class _Stored:
     wanted: Revision | None = None
 
 
-def _pack(value: Manifest, make: Callable[..., PackedT], **more: Any) -> PackedT:
+def _pack(value: Manifest) -> dict[str, Any]:
     metadata, data = value["metadata"], marshal.dumps(value)
     is_large = len(data) > LARGE_BYTES
-    return make(
-        namespace=metadata.get("namespace", ""),
-        name=metadata["name"],
-        uid=metadata["uid"],
-        resource_version=metadata["resourceVersion"],
-        data=zlib.compress(data, 1) if is_large else data,
-        is_compressed=is_large,
-        **more,
-    )
+    return {
+        "namespace": metadata.get("namespace", ""),
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "resource_version": metadata["resourceVersion"],
+        "data": zlib.compress(data, 1) if is_large else data,
+        "is_compressed": is_large,
+    }
 
 
 class Board:
@@ -134,7 +132,7 @@ class Board:
         self.discovery = Discovery(client)
         self._reflector = Reflector(
             ListWatch(client, DEPLOYMENTS.path()),
-            project=lambda value: _pack(typed(DEPLOYMENTS, value), Packed),
+            project=lambda value: Packed(**_pack(typed(DEPLOYMENTS, value))),
             on_change=self._note,
             on_synced=lambda: self._wake(""),
         )
@@ -312,8 +310,8 @@ class View:
         """By namespace, empty for all, and resource."""
         self._events: Reflector[Packed] = Reflector(
             ListWatch(board.client, EVENTS.path(NAMESPACE), field_selector=select_about(name)),
-            project=lambda value: _pack(typed(EVENTS, value), Packed),
-            on_change=self._note_change,
+            project=lambda value: Packed(**_pack(typed(EVENTS, value))),
+            on_change=lambda _old, _new: self.note(),
         )
         self._noting = threading.Lock()  # all watches do; the other lock is held while `read` waits
         self.version = 1
@@ -340,9 +338,6 @@ class View:
         with self._noting:
             self.version += 1
 
-    def _note_change(self, _old: object, _new: object) -> None:
-        self.note()
-
     def read(self) -> str:
         """Return what the page shows as JSON; `null` if it does not exist. When the version grows, it may have changed.
 
@@ -352,11 +347,10 @@ class View:
             return self._read()
 
     def _read(self, *, anew: bool = False) -> str:
-        version, text = self.version, self._made[1]
+        version = self.version
         if anew or self._made[0] != version:
-            text = self._make()
-            self._made = (version, text)
-        return text
+            self._made = (version, self._make())
+        return self._made[1]
 
     def find(self, uid: str) -> Manifest | None:
         """Return an object as it was watched last."""
@@ -402,8 +396,8 @@ class View:
         notes: list[str] = []
         events = self._read_events([each for each in regarded if each.uid], notes)
         target = (stored.targets or {}).get(key_of(manifest))
-        has_waves = bool(group_by_wave(nodes, waves))
-        seen = Seen(value=manifest, line=line, target=target, wave=waves.get(line[0].title) if has_waves else None)
+        wave = waves.get(line[0].title) if group_by_wave(nodes, waves) else None
+        seen = Seen(value=manifest, line=line, target=target, wave=wave)
         return to_json(make_panel(deployment, seen, events, notes, key))
 
     def _read_events(self, nodes: Sequence[Node], notes: list[str]) -> list[Manifest]:
@@ -435,10 +429,9 @@ class View:
 
     def _make_nodes(self, deployment: BundleDeployment, notes: list[str]) -> list[Node]:
         self._watch_own(deployment, notes)
-        records = {each.uid: each for each in self._records()}
-        for namespace, resource in find_owned_resources(each.outline.key for each in records.values()):
+        for namespace, resource in find_owned_resources(each.outline.key for each in self._records()):
             self._watch(namespace, resource, "")
-        records |= {each.uid: each for each in self._records()}
+        records = {each.uid: each for each in self._records()}
         stored = self._read_store(deployment, notes)
         notes += [
             f"{kind.kind}: {reflector.denied}" for (_, kind), reflector in self._objects.items() if reflector.denied
@@ -476,12 +469,12 @@ class View:
 
         def _project(value: dict[str, Any]) -> _Object:
             item = typed(resource, value)
-            return _pack(item, _Object, outline=make_outline(item))
+            return _Object(**_pack(item), outline=make_outline(item))
 
         reflector = Reflector(
             ListWatch(self._board.client, resource.path(namespace), label_selector=selector),
             project=_project,
-            on_change=self._note_change,
+            on_change=lambda _old, _new: self.note(),
             on_synced=self.note,
             on_failed=self.note,
         )

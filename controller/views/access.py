@@ -44,7 +44,6 @@ Manifest = dict[str, Any]
 PODS = Resource("", "v1", "Pod", "pods", namespaced=True)
 RUNNING = {each.gvk: each for each in (Resource("batch", "v1", "Job", "jobs", namespaced=True), PODS)}
 """The kinds of hooks that run something."""
-_UNSERVED = "the cluster does not serve this kind"
 MANAGER = "kubectl-rukpak"
 REQUESTS = 8
 """How many are sent at the same time."""
@@ -119,9 +118,7 @@ class Deployments:
 
         Raises: ApiError.
         """
-        with _explaining():
-            made: Manifest = self._client.create(DEPLOYMENTS.path(), value, manager=MANAGER).value
-        return made
+        return _value_of(lambda: self._client.create(DEPLOYMENTS.path(), value, manager=MANAGER))
 
     def apply(self, value: Manifest, *, dry_run: bool = False) -> Manifest:
         """Create a BundleDeployment, or set the fields of one and remove those that an earlier apply has set.
@@ -129,10 +126,9 @@ class Deployments:
         Raises: ApiError.
         """
         path = DEPLOYMENTS.path(name=value["metadata"]["name"])
-        with _explaining():
-            return dict(
-                self._client.apply(path, value, manager=MANAGER, force=True, dry_run=dry_run, metadata=False).value
-            )
+        return _value_of(
+            lambda: self._client.apply(path, value, manager=MANAGER, force=True, dry_run=dry_run, metadata=False)
+        )
 
     def change(self, name: str, change: Mapping[str, Any]) -> Manifest | None:
         """Merge a change into a BundleDeployment and return the result; None if it does not exist.
@@ -150,15 +146,19 @@ class Deployments:
         _value_unless_missing(lambda: self._client.delete(DEPLOYMENTS.path(name=name)))
 
 
-def _value_unless_missing(request: Callable[[], Response]) -> Manifest | None:
+def _value_of(request: Callable[[], Response]) -> Manifest:
     with _explaining():
-        try:
-            value: Manifest = request().value
-        except ApiError as error:
-            if error.status == HTTPStatus.NOT_FOUND and error.reason:
-                return None
-            raise
+        value: Manifest = request().value
         return value
+
+
+def _value_unless_missing(request: Callable[[], Response]) -> Manifest | None:
+    try:
+        return _value_of(request)
+    except ApiError as error:
+        if error.status == HTTPStatus.NOT_FOUND and error.reason:
+            return None
+        raise
 
 
 @contextmanager
@@ -283,7 +283,8 @@ def _list_marked(
         resource = RUNNING.get(kind) or discovery.resource(kind)
         items = try_to_list(client, resource, "", select_owned(deployment.metadata.name)) if resource else None
         if items is None:
-            unlisted.append((kind.kind, "you cannot list this kind" if resource else _UNSERVED))
+            why = "you cannot list this kind" if resource else "the cluster does not serve this kind"
+            unlisted.append((kind.kind, why))
         objects += [item for item in items or () if is_wanted(item, deployment)]
     return Listing(objects, unlisted)
 
@@ -389,10 +390,8 @@ def _decision(verb: str, choice: Choice) -> Mapping[str, Any]:
     if verb == "deny":
         withdrawn = {"approvedRevision": None, "approvedServiceAccountName": None}
         return {"deniedRevision": digest, **(withdrawn if spec.approved_revision == digest else {})}
-    if choice.pending:
-        account: str | None = choice.pending.service_account_name
-    else:  # the controller may complete an account that is not named
-        account = spec.service_account_name or None
+    # The controller may complete an account that is not named.
+    account = choice.pending.service_account_name if choice.pending else spec.service_account_name or None
     reconsidered = {"deniedRevision": None} if spec.denied_revision == digest else {}
     return {"approvedRevision": digest, "approvedServiceAccountName": account, **reconsidered}
 
@@ -448,23 +447,14 @@ def pin(deployments: Deployments, deployment: BundleDeployment, digest: str | No
 class Holder:
     """The controller that holds the Lease."""
 
-    identity: str
+    host: str
+    """The pod or machine that it runs on."""
     version: str
     """Empty: unknown, since an older release does not record it."""
     seconds: float
     """Since it renewed the Lease, by the clocks of the cluster and of the controller."""
-    duration: float
-    """Seconds after which a silent controller has lost the Lease."""
-
-    @property
-    def host(self) -> str:
-        """The pod or machine that it runs on."""
-        return self.identity.rpartition("_")[0] or self.identity
-
-    @property
-    def is_running(self) -> bool:
-        """Whether it has renewed the Lease in time."""
-        return self.seconds <= self.duration
+    is_running: bool
+    """Whether it has renewed the Lease before a silent controller loses it."""
 
 
 def read_if_exists(client: Client, path: str) -> Response | None:
@@ -484,12 +474,13 @@ def read_holder(client: Client, namespace: str, shard: str = "") -> Holder | Non
     spec: Mapping[str, Any] = (reply.value.get("spec") or {}) if reply else {}
     if reply is None or not spec.get("holderIdentity"):
         return None
-    renewed = datetime.fromisoformat(str(spec.get("renewTime") or "1970-01-01T00:00:00Z"))
+    renewed, identity = str(spec.get("renewTime") or "1970-01-01T00:00:00Z"), str(spec["holderIdentity"])
+    seconds = (server_time(reply) - datetime.fromisoformat(renewed)).total_seconds()
     return Holder(
-        identity=str(spec["holderIdentity"]),
+        host=identity.rpartition("_")[0] or identity,
         version=str((reply.value["metadata"].get("annotations") or {}).get(names.VERSION) or ""),
-        seconds=(server_time(reply) - renewed).total_seconds(),
-        duration=float(spec.get("leaseDurationSeconds") or 0),
+        seconds=seconds,
+        is_running=seconds <= float(spec.get("leaseDurationSeconds") or 0),
     )
 
 
@@ -542,10 +533,9 @@ def is_served(client: Client, namespace: str, shard: str) -> bool:
     """
     if shard and not is_shard_name(shard):
         return False
-    try:
+
+    def _is_held() -> bool:
         holder = read_holder(client, namespace, shard)
-    except ApiError as error:
-        if error.status == HTTPStatus.FORBIDDEN:
-            return True
-        raise
-    return holder is not None and holder.is_running
+        return holder is not None and holder.is_running
+
+    return attempt(_is_held, HTTPStatus.FORBIDDEN) is not False

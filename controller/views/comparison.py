@@ -23,7 +23,7 @@ from typing import Any
 from rukpak.api import names
 from rukpak.api.v1alpha2.status import Changes
 from rukpak.controller.apply.drift import united
-from rukpak.controller.apply.hooks import HookEvent, PlannedHook, hooks_of
+from rukpak.controller.apply.hooks import HookEvent, hooks_of
 from rukpak.controller.apply.leftovers import LAST_APPLIED
 from rukpak.controller.apply.targets import TargetSet, find_differences, find_waves
 from rukpak.controller.building.revision import Revision
@@ -36,11 +36,12 @@ from rukpak.controller.views.texts import WIDTH, Color, to_yaml
 Manifest = Mapping[str, Any]
 SERVER_METADATA = frozenset({"creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"})
 """Fields of metadata that only the server sets."""
-_LABELS = frozenset({names.OWNER_LABEL})
 # LAST_APPLIED also has the values of Secrets.
-_ANNOTATIONS = frozenset({names.APPLIED_DIGEST, names.OWNER_UID, names.HOOK_RUN, names.RELEASED_FROM, LAST_APPLIED})
+_MARKS = frozenset({names.APPLIED_DIGEST, names.OWNER_UID, names.HOOK_RUN, names.RELEASED_FROM, LAST_APPLIED})
 _FIRST = ("apiVersion", "kind", "metadata")
 _COLORS = {"+": Color.GREEN, "-": Color.RED, "@": Color.CYAN, "": Color.BOLD}
+_INSTALL = (HookEvent.PRE_INSTALL, HookEvent.POST_INSTALL)
+_UPGRADE = (HookEvent.PRE_UPGRADE, HookEvent.POST_UPGRADE)
 _NOTHING = "/dev/null"
 _SHOWN_LINES = 10
 _AROUND, _MOST_PAIRS = 3, 1_000_000
@@ -154,24 +155,20 @@ def compare_hooks(before: Revision | None, after: Revision, *, is_upgrade: bool)
         after: the revision.
         is_upgrade: whether there is another one.
     """
-    events = (
-        (HookEvent.PRE_UPGRADE, HookEvent.POST_UPGRADE)
-        if is_upgrade
-        else (HookEvent.PRE_INSTALL, HookEvent.POST_INSTALL)
-    )
-    old = {each.key: each for event in events for each in (hooks_of(before, event) if before else ())}
-    return [_compare_hook(old.get(each.key), each) for event in events for each in hooks_of(after, event)]
-
-
-def _compare_hook(before: PlannedHook | None, after: PlannedHook) -> Difference:
-    return Difference(
-        key=after.key,
-        api_version=after.kind.api_version,
-        change=Change.HOOK,
-        before=clean(before.manifest) if before else None,
-        after=clean(after.manifest),
-        hook=after.event.value,
-    )
+    events = _UPGRADE if is_upgrade else _INSTALL
+    old = {each.key: clean(each.manifest) for event in events for each in (hooks_of(before, event) if before else ())}
+    return [
+        Difference(
+            key=each.key,
+            api_version=each.kind.api_version,
+            change=Change.HOOK,
+            before=old.get(each.key),
+            after=clean(each.manifest),
+            hook=event.value,
+        )
+        for event in events
+        for each in hooks_of(after, event)
+    ]
 
 
 def count_unchanged(objects: Iterable[Difference]) -> int:
@@ -181,20 +178,20 @@ def count_unchanged(objects: Iterable[Difference]) -> int:
 
 def clean(manifest: Manifest) -> dict[str, Any]:
     """Return what a bundle says about an object, with the keys of all maps in order."""
-    metadata = {key: value for key, value in mapping(manifest, "metadata").items() if key not in SERVER_METADATA}
-    for key, marks in (("labels", _LABELS), ("annotations", _ANNOTATIONS)):
-        _keep(metadata, key, {name: text for name, text in mapping(metadata, key).items() if name not in marks})
-    references = [each for each in mappings(metadata, "ownerReferences") if each.get("kind") != names.KIND]
-    _keep(metadata, "ownerReferences", references)
+    said = mapping(manifest, "metadata")
+    kept: dict[str, Any] = {
+        "labels": {name: value for name, value in mapping(said, "labels").items() if name != names.OWNER_LABEL},
+        "annotations": {name: value for name, value in mapping(said, "annotations").items() if name not in _MARKS},
+        "ownerReferences": [each for each in mappings(said, "ownerReferences") if each.get("kind") != names.KIND],
+    }
+    metadata = {
+        key: kept.get(key, value)
+        for key, value in said.items()
+        if key not in SERVER_METADATA and kept.get(key, True)  # without those that have become empty
+    }
     fields = {key: value for key, value in manifest.items() if key != "status"} | {"metadata": metadata}
     ordered = [*(key for key in _FIRST if key in fields), *sorted(fields.keys() - set(_FIRST))]
     return {key: json.loads(json.dumps(fields[key], sort_keys=True)) for key in ordered}
-
-
-def _keep(metadata: dict[str, Any], key: str, value: Any) -> None:
-    metadata.pop(key, None)
-    if value:
-        metadata[key] = value
 
 
 _LISTED = (Change.KEPT, Change.REFUSED)

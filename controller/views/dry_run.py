@@ -12,8 +12,7 @@ be recognized taken as a whole. What the user may not even read is shown as it w
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -73,6 +72,7 @@ from rukpak.controller.apply.targets import (
 from rukpak.controller.apply.trees import (
     common_tree,
     differing,
+    find_items,
     inside,
     pruned,
     refused_part,
@@ -90,7 +90,7 @@ from rukpak.controller.observe.records import Record, Tree, entry_of, fields_of,
 from rukpak.controller.processes.supervision import Supervisor
 from rukpak.controller.revisions.accounts import OF_ABSENCE, Account, identify
 from rukpak.controller.views import MisuseError
-from rukpak.controller.views.access import REQUESTS, Deployments, try_to_list
+from rukpak.controller.views.access import REQUESTS, Deployments, select_owned, try_to_list
 from rukpak.controller.views.comparison import (
     Change,
     Comparison,
@@ -128,10 +128,6 @@ class Reviewed:
         if self.client is None:
             raise MisuseError("requires a cluster")
         return self.client
-
-    def of(self, revision: Revision) -> Reviewed:
-        """Return another revision of the same BundleDeployment."""
-        return replace(self, revision=revision)
 
 
 def compare(
@@ -176,20 +172,20 @@ def compare_two(reviewed: Reviewed, before: Revision) -> Comparison:
 
     Raises: ApiError if discovery fails.
     """
-    discovery = Discovery(reviewed.on_cluster())
-    old, new = (find_targets(each, discovery, all_kinds=True) for each in (reviewed.of(before), reviewed))
+    is_namespaced, owner = Discovery(reviewed.on_cluster()).is_namespaced, owner_of(reviewed.deployment)
+    old, new = (make_targets(each, owner, is_namespaced) for each in (before, reviewed.revision))
     hooks = compare_hooks(before, reviewed.revision, is_upgrade=True)
     changed = [each for each in hooks if each.before != each.after]
     return compare_revisions(reviewed.deployment.metadata.name, old, new, changed)
 
 
-def find_targets(reviewed: Reviewed, discovery: Discovery, *, all_kinds: bool = False) -> TargetSet:
-    """Return the targets of a revision, without optional ones that the cluster does not serve unless `all_kinds`.
+def find_targets(reviewed: Reviewed, discovery: Discovery) -> TargetSet:
+    """Return the targets of a revision, without optional ones that the cluster does not serve.
 
     Raises: ApiError if discovery fails.
     """
     found = make_targets(reviewed.revision, owner_of(reviewed.deployment), discovery.is_namespaced)
-    return found if all_kinds else leave_out_missing(found, lambda kind: discovery.resource(kind) is None)
+    return leave_out_missing(found, lambda kind: discovery.resource(kind) is None)
 
 
 class DryRun:
@@ -224,11 +220,8 @@ class DryRun:
         self._problems: list[str] = [leftovers.describe_left(each) for each in self._deployment.status.leftovers]
         before = make_targets(installed, self._owner, discovery.is_namespaced) if installed else None
         self._reduced = find_reduced(before, self._targets) if before else {}
-        self._options = self._make_options()
-
-    def _make_options(self) -> ApplyOptions:
         spec = self._deployment.spec
-        return ApplyOptions(
+        self._options = ApplyOptions(
             owner=self._owner,
             user=None,
             collision_protection=spec.collision_protection,
@@ -268,19 +261,18 @@ class DryRun:
         Raises: ApiError.
         """
         with ThreadPoolExecutor(REQUESTS) as pool:
-            for listed in pool.map(self._list, sorted(self._kinds())):
+            kinds = {*self._targets.kinds, *read_kinds(self._deployment.status.managed_kinds)}
+            for listed in pool.map(self._list, sorted(kinds)):
                 self._live |= listed
-            futures = {pool.submit(self._compare, target): index for index, target in enumerate(self._targets.targets)}
-            made: dict[int, Difference] = {}
+            futures = [pool.submit(self._compare, target) for target in self._targets.targets]
             try:
-                for future in as_completed(futures):
-                    made[futures[future]] = future.result()
-                    progress(len(made), len(futures))
+                for count, future in enumerate(as_completed(futures), 1):
+                    future.result()  # one that failed ends it
+                    progress(count, len(futures))
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
-        objects = [
-            made[index] for index in sorted(made) if not self._is_idle(self._targets.targets[index], made[index])
-        ]
+        made = zip(self._targets.targets, (each.result() for each in futures), strict=True)
+        objects = [difference for target, difference in made if not self._is_idle(target, difference)]
         return [*map(self._inspect, objects), *self._find_gone()], self._problems
 
     def find_lack(self, bundle: str) -> list[str]:
@@ -324,16 +316,12 @@ class DryRun:
 
     # what is there
 
-    def _kinds(self) -> set[GroupVersionKind]:
-        return {*self._targets.kinds, *read_kinds(self._deployment.status.managed_kinds)}
-
     def _list(self, kind: GroupVersionKind) -> dict[ObjectKey, Manifest]:
         # If they may not be listed, each is read.
         resource = self._discovery.resource(kind) if self._deployment.metadata.uid else None
         if resource is None:
             return {}
-        selector = f"{names.OWNER_LABEL}={self._owner.name}"
-        items = try_to_list(self._client, resource, label_selector=selector)
+        items = try_to_list(self._client, resource, label_selector=select_owned(self._owner.name))
         if items is None:
             self._problems.append(f"{kind}: you cannot list this kind, so deletions of such objects are not shown")
             return {}
@@ -367,12 +355,9 @@ class DryRun:
     # what would be done
 
     def _compare(self, target: Target) -> Difference:
-        if target.key not in self._resources:
-            return self._judge_unserved(target)
-        live = self._live.get(target.key)
-        return self._change(target, live) if live else self._create(target)
-
-    def _judge_unserved(self, target: Target) -> Difference:
+        if target.key in self._resources:
+            live = self._live.get(target.key)
+            return self._change(target, live) if live else self._create(target)
         if target.kind[::2] in self._targets.resources:
             return _as_rendered(target, Change.CREATED, f"{_RENDERED}, since its CustomResourceDefinition is new")
         return _difference(target, Change.REFUSED, None, None, f"the cluster does not serve {target.kind}")
@@ -380,13 +365,12 @@ class DryRun:
     def _create(self, target: Target) -> Difference:
         try:
             reply = self._apply(target, self._make_body(target, None), force=False)
+            if reply.status == HTTPStatus.CREATED:
+                return _difference(target, Change.CREATED, None, reply.value)
         except ApiError as error:
             failure = self._classify(target, error)
             if error.status != HTTPStatus.CONFLICT and failure.recovery is not Recovery.JUDGE_AGAIN:
                 return self._explain(target, None, error)
-        else:
-            if reply.status == HTTPStatus.CREATED:
-                return _difference(target, Change.CREATED, None, reply.value)
         try:
             live = self._read(target)
         except ApiError as error:
@@ -667,16 +651,10 @@ def _merge_lists(live: list[Any], ours: list[Any], owned: Mapping[str, Any], pat
     keys = merge_keys(ours, path)
     if not keys or not all(isinstance(item, dict) for item in live):
         return ours
-    nodes = _nodes_of(live, owned)
+    nodes: dict[int | None, Tree] = {place: node for _, node, place in find_items(owned, live)}
     merged, unclaimed, left = [], UnclaimedItems(live), set(range(len(live)))
     for item in ours:
         place = unclaimed.claim({key: item[key] for key in keys if key in item})
         left.discard(-1 if place is None else place)
         merged.append(_merge({} if place is None else live[place], item, nodes.get(place, {}), path))
     return [*merged, *(live[place] for place in sorted(left) if place not in nodes)]
-
-
-def _nodes_of(live: Sequence[Any], owned: Mapping[str, Any]) -> dict[int | None, Mapping[str, Any]]:
-    unclaimed = UnclaimedItems(live)
-    named = ((unclaimed.claim(json.loads(name[2:])), node) for name, node in owned.items() if name.startswith("k:"))
-    return {place: node for place, node in named if place is not None}

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from rukpak.api import names
@@ -51,18 +52,20 @@ _COLORS = {
 Manifest = Mapping[str, Any]
 NO_UID = "00000000-0000-0000-0000-000000000000"
 """UID of a BundleDeployment that does not exist yet."""
+_KEPT_METADATA = ("name", "namespace", "uid", "ownerReferences", "creationTimestamp", "deletionTimestamp")
+_KEPT_MARKS = (TEMPLATE, names.OWNER_LABEL, names.OWNER_UID, names.HOOK_RUN, names.WAVE)
 _LEVELS = 20
 """Depth of objects that own each other; those of Kubernetes have three."""
 CHILD_KINDS: Mapping[tuple[str, str], tuple[tuple[str, str], ...]] = {
-    ("apps", "Deployment"): (("apps", "ReplicaSet"),),
+    ("apps", "Deployment"): (("apps", "ReplicaSet"), ("", "Pod")),
     ("apps", "ReplicaSet"): (("", "Pod"),),
     ("apps", "StatefulSet"): (("", "Pod"),),
     ("apps", "DaemonSet"): (("", "Pod"),),
     ("", "ReplicationController"): (("", "Pod"),),
-    ("batch", "CronJob"): (("batch", "Job"),),
+    ("batch", "CronJob"): (("batch", "Job"), ("", "Pod")),
     ("batch", "Job"): (("", "Pod"),),
 }
-"""What workloads own: the kinds that their controllers create."""
+"""What workloads own, directly or not: the kinds that their controllers create."""
 
 
 class DeploymentState(Enum):
@@ -76,15 +79,10 @@ class DeploymentState(Enum):
     PAUSED = "paused"
     READY = "Ready"
 
-    @property
-    def color(self) -> Color:
-        """Color of words that tell it."""
-        return color_of(self.value.lower())
-
 
 def color_of(state: str) -> Color:
     """Return the color of words that tell the state of an object or a BundleDeployment."""
-    return _COLORS.get(state, Color.NONE)
+    return _COLORS.get(state.lower(), Color.NONE)
 
 
 def state_of(deployment: BundleDeployment) -> DeploymentState:
@@ -173,13 +171,11 @@ class Outline:
     """The part of an object that its place in the tree depends on."""
 
     value: Manifest
-    """Identity, owners and replicas."""
+    """Identity, owners, marks and replicas."""
     key: ObjectKey
     verdict: Verdict
     containers: tuple[Container, ...]
     hook: str
-    label: str
-    """The BundleDeployment that its label names: a ReplicaSet has the annotations of its Deployment, but not this."""
     is_troubled: bool
     """Whether it is a workload that is not healthy, which its pods may explain."""
 
@@ -187,28 +183,22 @@ class Outline:
 def make_outline(value: Manifest) -> Outline:
     """Return what the tree needs of an object, judged as the controller does before it knows the pods."""
     metadata, verdict = mapping(value, "metadata"), assess(value, Context())
-    times = ("creationTimestamp", "deletionTimestamp")
-    kept = {key: metadata[key] for key in ("name", "namespace", "uid", "ownerReferences", *times) if key in metadata}
-    if template := text(metadata, "labels", TEMPLATE):
-        kept["labels"] = {TEMPLATE: template}
-    annotations = mapping(metadata, "annotations")
-    kept["annotations"] = {
-        key: annotations[key] for key in (names.OWNER_UID, names.HOOK_RUN, names.WAVE) if key in annotations
-    }
+    kept = {key: member for key, member in metadata.items() if key in _KEPT_METADATA}
+    for name in ("labels", "annotations"):
+        kept[name] = {key: member for key, member in mapping(metadata, name).items() if key in _KEPT_MARKS}
     outline = {
         "apiVersion": value.get("apiVersion"),
         "kind": value.get("kind"),
         "metadata": kept,
         "spec": {"replicas": integer(value, "spec", "replicas")},
     }
-    run = text(annotations, names.HOOK_RUN)
+    run = text(metadata, "annotations", names.HOOK_RUN)
     return Outline(
         value=outline,
         key=key_of(value),
         verdict=verdict,
         containers=tuple(_containers(value)) if value.get("kind") == "Pod" else (),
         hook=run.partition(" ")[0],
-        label=text(metadata, "labels", names.OWNER_LABEL),
         is_troubled=verdict.state is not State.HEALTHY and bool(pods_of(value, verdict)),
     )
 
@@ -252,20 +242,13 @@ def make_nodes(
     # Status has the worst first.
     failed = {name_of_reported(each) for each in deployment.status.not_ready[: deployment.status.objects.failed]}
     strays = {name_of_reported(each) for each in deployment.status.strays}
-
-    def _make(value: Mapping[str, Any], children: Sequence[Node]) -> Node:
-        each = found[text(value, "metadata", "uid")]
-        below = flatten(children) if each.is_troubled else ()
-        pods = (found[node.uid].value for node in below if node.kind == "Pod")
-        explanation = explain_by_pods(pods, lambda pod: found[text(pod, "metadata", "uid")].verdict)
-        verdict = explained(each.verdict, explanation, kind=each.key.kind) if explanation else each.verdict
-        return _node(each, verdict, children)
+    make = partial(_make_node, found)
 
     def _make_root(uid: str, each: Outline) -> Node:
         name = str(each.key)
         is_stray = not each.hook and name in strays
         node = replace(
-            _make(each.value, grow(each.value, owned, _make)),
+            make(each.value, grow(each.value, owned, make)),
             drift="" if each.hook or is_stray else find_drift(uid),
             is_stray=is_stray,
         )
@@ -275,7 +258,8 @@ def make_nodes(
     roots = [
         _make_root(uid, each)
         for uid, each in found.items()
-        if each.label == deployment.metadata.name
+        # A ReplicaSet has the annotations of its Deployment, but not this.
+        if text(each.value, "metadata", "labels", names.OWNER_LABEL) == deployment.metadata.name
         and (is_owned(each.value, deployment) or is_hook(each.value, deployment))
     ]
     named = {str(each.key) for each in found.values()}
@@ -283,14 +267,14 @@ def make_nodes(
     return [*missing, *roots]
 
 
-def _as_reported(node: Node, report: NotReady, *, is_failed: bool) -> Node:
-    state = "failed" if is_failed else "progressing" if node.state in ("healthy", "failed") else node.state
-    return replace(node, state=state, reason=report.reason, message=report.message)
-
-
-def _node(each: Outline, verdict: Verdict, children: Sequence[Node]) -> Node:
+def _make_node(found: Mapping[str, Outline], value: Mapping[str, Any], children: Sequence[Node]) -> Node:
+    each = found[text(value, "metadata", "uid")]
+    below = flatten(children) if each.is_troubled else ()
+    pods = (found[node.uid].value for node in below if node.kind == "Pod")
+    explanation = explain_by_pods(pods, lambda pod: found[text(pod, "metadata", "uid")].verdict)
+    verdict = explained(each.verdict, explanation, kind=each.key.kind) if explanation else each.verdict
     return Node(
-        uid=text(each.value, "metadata", "uid"),
+        uid=text(value, "metadata", "uid"),
         kind=each.key.kind,
         namespace=each.key.namespace,
         name=each.key.name,
@@ -301,6 +285,11 @@ def _node(each: Outline, verdict: Verdict, children: Sequence[Node]) -> Node:
         containers=each.containers,
         children=children,
     )
+
+
+def _as_reported(node: Node, report: NotReady, *, is_failed: bool) -> Node:
+    state = "failed" if is_failed else "progressing" if node.state in ("healthy", "failed") else node.state
+    return replace(node, state=state, reason=report.reason, message=report.message)
 
 
 def _missing(report: NotReady, *, is_failed: bool) -> Node:
@@ -358,25 +347,11 @@ def flatten(nodes: Iterable[Node]) -> Iterator[Node]:
 # what owns what
 
 
-def find_child_kinds(kinds: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the kinds of objects that objects of some kinds own, directly or not."""
-    found: list[tuple[str, str]] = []
-    waiting = list(kinds)
-    while waiting:
-        children = [child for child in CHILD_KINDS.get(waiting.pop(), ()) if child not in found]
-        found += children
-        waiting += children
-    return sorted(set(found))
-
-
 def find_owned_resources(keys: Iterable[ObjectKey]) -> Iterator[tuple[str, Resource]]:
     """Yield what workloads may own, as namespaces and kinds: all objects of these kinds in their namespaces."""
-    kinds: dict[str, set[tuple[str, str]]] = {}
-    for key in keys:
-        kinds.setdefault(key.namespace, set()).add(key[:2])
-    for namespace, found in sorted(kinds.items()):
-        for group, kind in find_child_kinds(found):
-            yield namespace, Resource(group, "v1", kind, f"{kind.lower()}s", namespaced=True)
+    owned = {(key.namespace, child) for key in keys for child in CHILD_KINDS.get(key[:2], ())}
+    for namespace, (group, kind) in sorted(owned):
+        yield namespace, Resource(group, "v1", kind, f"{kind.lower()}s", namespaced=True)
 
 
 def by_owner(values: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
@@ -437,10 +412,8 @@ def group_by_wave(found: Sequence[Node], waves: Mapping[str, int]) -> list[tuple
     groups: dict[int | None, list[Node]] = {}
     for each in found:
         groups.setdefault(waves.get(each.title), []).append(each)
-    unknown = groups.pop(None, [])
-    if len(groups) <= 1:
-        return []
-    return [*sorted(groups.items(), key=lambda group: group[0] or 0), *([(None, unknown)] if unknown else [])]
+    ordered = sorted(groups.items(), key=lambda group: (group[0] is None, group[0] or 0))
+    return ordered if len(groups.keys() - {None}) > 1 else []
 
 
 def add_waiting(

@@ -434,7 +434,6 @@ def serve(client: Client, *, is_read_only: bool = False, certificate: str = "") 
             board=board,
             guard=guard,
             rights=Rights(client),
-            host=client.host,
             version="0.1.0",
             is_read_only=is_read_only,
             key=b"key",

@@ -18,6 +18,7 @@ from rukpak.controller.apply.targets import Target
 from rukpak.controller.building.revision import Revision, Terms
 from rukpak.controller.cli import main, tree
 from rukpak.controller.cli.tree import draw, to_value
+from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.resources import DEPLOYMENTS, GroupVersionKind
 from rukpak.controller.observe.records import key_of
 from rukpak.controller.views.objects import (
@@ -25,7 +26,7 @@ from rukpak.controller.views.objects import (
     by_owner,
     describe_drift,
     describe_wave,
-    find_child_kinds,
+    find_owned_resources,
     find_waves_by_title,
     group_by_wave,
     grow,
@@ -87,16 +88,18 @@ def test_data_names_each_part() -> None:
 
 
 KINDS = {
-    "a Deployment owns Pods through ReplicaSets": ([("apps", "Deployment")], [("", "Pod"), ("apps", "ReplicaSet")]),
-    "a CronJob owns Pods through Jobs": ([("batch", "CronJob")], [("", "Pod"), ("batch", "Job")]),
-    "a ConfigMap owns nothing": ([("", "ConfigMap")], []),
+    "a Deployment owns Pods through ReplicaSets": (("apps", "Deployment"), ["v1 Pod", "apps/v1 ReplicaSet"]),
+    "a CronJob owns Pods through Jobs": (("batch", "CronJob"), ["v1 Pod", "batch/v1 Job"]),
+    "a ConfigMap owns nothing": (("", "ConfigMap"), []),
 }
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_only_what_may_be_owned_is_listed(name: str) -> None:
-    kinds, expected = KINDS[name]
-    assert find_child_kinds(kinds) == expected
+    kind, expected = KINDS[name]
+    found = list(find_owned_resources([ObjectKey(*kind, "shop", each) for each in ("a", "b")]))
+    assert [f"{each.api_version} {each.kind}" for _, each in found] == expected
+    assert {namespace for namespace, _ in found} <= {"shop"}
 
 
 def test_replica_sets_of_earlier_rollouts_are_left_out() -> None:

@@ -325,10 +325,10 @@ def test_conditions_and_events_are_one_line_of_time() -> None:
         "eventTime": "2020-01-01T00:00:00.1Z",
         "series": {"count": 3, "lastObservedTime": "2020-01-01T00:00:09.5Z"},
     }
-    detail = make_detail(value(deployment(**ready())), [], [event], [])
-    assert [each.title for each in detail.moments][-1] == "Warning (x3)"
-    assert detail.moments[-1].time == "2020-01-01T00:00:09Z"
-    assert [each.tone for each in detail.moments] == ["good"] * 4 + ["bad"]
+    detail = make_detail(value(deployment(**ready())), [], [event], [], {})
+    assert [each.title for each in detail["moments"]][-1] == "Warning (x3)"
+    assert detail["moments"][-1].time == "2020-01-01T00:00:09Z"
+    assert [each.tone for each in detail["moments"]] == ["good"] * 4 + ["bad"]
 
 
 @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ def test_conditions_and_events_are_one_line_of_time() -> None:
 )
 def test_history_names_tags_and_versions_and_digests_where_there_are_none(sources: str, expected: str) -> None:
     history = [{"revision": DIGEST, "sources": sources}]
-    [entry] = make_detail(value(deployment(**ready(history=history))), [], [], []).history
+    [entry] = make_detail(value(deployment(**ready(history=history))), [], [], [], {})["history"]
     assert entry["sources"] == expected
 
 
@@ -370,9 +370,9 @@ def test_the_line_of_time_says_each_thing_once(case: SayCase) -> None:
         condition("Installed", "False", "NotFound", "revision 1f2e3d4c5b6a is installed; no tag v9"),
         condition("Ready", "False", "NotFound", "no tag v9"),
     ]
-    detail = make_detail(value(deployment(**ready(conditions=conditions))), [], [case.event], [])
-    assert [each.title for each in detail.moments] == case.expected
-    assert {each.tone for each in detail.moments} == {"bad"}
+    detail = make_detail(value(deployment(**ready(conditions=conditions))), [], [case.event], [], {})
+    assert [each.title for each in detail["moments"]] == case.expected
+    assert {each.tone for each in detail["moments"]} == {"bad"}
 
 
 def test_waves_have_their_objects_and_what_the_present_one_waits_for() -> None:
@@ -382,13 +382,13 @@ def test_waves_have_their_objects_and_what_the_present_one_waits_for() -> None:
     ]
     wave = {"revision": DIGEST, "number": 1, "since": "2026-01-01T00:00:00Z"}
     waves = {"ConfigMap a": 0, "ConfigMap b": 1, "ConfigMap c": 1, "ConfigMap d": 2}
-    found = make_detail(value(deployment(**ready(wave=wave))), shown, [], [], waves).waves
+    found = make_detail(value(deployment(**ready(wave=wave))), shown, [], [], waves)["waves"]
     assert [(each["number"], each["state"], each["awaits"], each["places"]) for each in found] == [
         (0, "", [], [1]),
         (1, "Applying", ["ConfigMap c"], [2, 3]),
         (2, "Waiting", [], [4]),
     ]
-    assert make_detail(value(deployment(**ready())), shown, [], [], {"ConfigMap a": 1}).waves == []
+    assert make_detail(value(deployment(**ready())), shown, [], [], {"ConfigMap a": 1})["waves"] == []
 
 
 STATES = {"a": "healthy", "b": "healthy", "c": "progressing", "d": "waiting"}
@@ -416,7 +416,7 @@ ACTS = [
 
 @pytest.mark.parametrize("case", ACTS, ids=attrgetter("name"))
 def test_which_acts_make_sense(case: ActCase) -> None:
-    assert list(make_detail(value(case.content, **case.metadata), [], [], []).acts) == case.expected
+    assert list(make_detail(value(case.content, **case.metadata), [], [], [], {})["acts"]) == case.expected
 
 
 def test_the_seal_of_what_waits_is_another_one_when_that_changes() -> None:
