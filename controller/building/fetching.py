@@ -26,7 +26,8 @@ from typing import Any
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Access, Entry, Refusal, Resolution, Signer
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.api.v1alpha2.types import Source, SourcePin, Spec, Verified
+from rukpak.api.v1alpha2.status import Verified
+from rukpak.api.v1alpha2.types import Source, SourcePin, Spec
 from rukpak.controller.building.entry_points import source_of
 from rukpak.controller.building.request import (
     BuildSettings,

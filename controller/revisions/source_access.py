@@ -25,7 +25,8 @@ from typing import Any
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import MEBIBYTE, Credentials, LocalContent, Trusted
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.api.v1alpha2.types import BundleDeployment, SecretReference, Source
+from rukpak.api.v1alpha2.fields import SecretReference
+from rukpak.api.v1alpha2.types import BundleDeployment, Source
 from rukpak.api.v1alpha2.verification import config_maps_of, secrets_of
 from rukpak.controller.building.request import BuildContext
 from rukpak.controller.content.digests import digest_of, digest_of_json

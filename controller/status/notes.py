@@ -10,7 +10,7 @@ from typing import Literal
 
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import DECISIONS, ConditionType, Reason, Retry
-from rukpak.api.v1alpha2.types import Changes, Condition, HistoryEntry, Pending, Rollback, Status
+from rukpak.api.v1alpha2.status import Changes, Condition, HistoryEntry, Pending, Rollback, Status
 from rukpak.controller.apply.drift import DELETED, RECREATED
 from rukpak.controller.apply.order import describe_awaited
 from rukpak.controller.apply.plan import Action, Outcome

@@ -30,23 +30,18 @@ from rukpak.api.v1alpha2.status import (
     STRAY_ITEMS,
     WARNING_ITEMS,
     WARNING_LENGTH,
-    ConditionStatus,
-    Wave,
-)
-from rukpak.api.v1alpha2.types import (
-    BundleDeployment,
     Condition,
+    ConditionStatus,
     Display,
     NotReady,
     ObjectCounts,
     Pending,
     Pinned,
     Rollback,
-    SourcePin,
-    Spec,
-    Status,
     Stray,
+    Wave,
 )
+from rukpak.api.v1alpha2.types import BundleDeployment, SourcePin, Spec, Status
 from rukpak.controller.apply.crd_upgrade import is_about_upgrade
 from rukpak.controller.apply.leftovers import describe_left
 from rukpak.controller.apply.order import describe_awaited

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rukpak.api.v1alpha2.types import BundleDeployment, Pending
+from rukpak.api.v1alpha2.status import Pending
+from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.manager.metrics import DESCRIBED, PROCESS_METRICS, Metrics, ProcessState
 from rukpak.controller.manager.queue import WorkQueue
 from rukpak.controller.revisions.background import Counts
