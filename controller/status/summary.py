@@ -78,11 +78,18 @@ def summarize(deployment: BundleDeployment, result: Report | Deletion | Internal
     """
     if isinstance(result, Report):
         return _after_report(deployment, result, now)
-    conditions = (
-        conditions_of_bug(deployment, result, now)
-        if isinstance(result, InternalError)
-        else conditions_of_deletion(deployment, result, now)
-    )
+    last = deployment.status.conditions
+    if isinstance(result, Deletion):
+        reason, message = _progress_of_deletion(result)
+        kept = _conditions(deployment, [_finding(each) for each in last if each.type in _KEPT_IN_DELETION], now)
+    else:
+        reason, message = result.reason, result.message
+        kept = tuple(each for each in last if each.type not in _OF_PROGRESS)
+    unready = [
+        Finding(ConditionType.READY, "False", reason, message),
+        Finding(ConditionType.RECONCILING, "True", reason, message),
+    ]
+    conditions = (*kept, *_conditions(deployment, unready, now))
     changes = {"observed_generation": deployment.metadata.generation, "conditions": conditions}
     return deployment.status.model_copy(update=changes)
 
@@ -232,6 +239,10 @@ _OF_ACCOUNT = (
 )
 
 
+_KEPT_IN_DELETION = (ConditionType.UNPACKED, ConditionType.INSTALLED, ConditionType.HEALTHY)
+_OF_PROGRESS = (ConditionType.READY, ConditionType.RECONCILING, ConditionType.STALLED)
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One condition before it is compared with the previous one."""
@@ -240,16 +251,6 @@ class Finding:
     status: ConditionStatus
     reason: Reason
     message: str = ""
-
-
-def conditions_of_deletion(deployment: BundleDeployment, deletion: Deletion, now: datetime) -> tuple[Condition, ...]:
-    """Return the conditions during a deletion: Unpacked, Installed and Healthy keep their last state."""
-    kept = [
-        _finding(condition)
-        for condition in deployment.status.conditions
-        if condition.type in ("Unpacked", "Installed", "Healthy")
-    ]
-    return _conditions(deployment, [*kept, *_unready(*_progress_of_deletion(deletion))], now)
 
 
 def _progress_of_deletion(deletion: Deletion) -> tuple[Reason, str]:
@@ -262,18 +263,6 @@ def _progress_of_deletion(deletion: Deletion) -> tuple[Reason, str]:
         return Reason.DELETION_BLOCKED, f"{awaited}; resolve what holds them to continue"
     left = "1 object" if deletion.remaining == 1 else f"{deletion.remaining} objects"
     return Reason.DELETING, f"{left} left to delete{f'; {awaited}' if deletion.awaited else ''}"
-
-
-def conditions_of_bug(deployment: BundleDeployment, error: BundleError, now: datetime) -> tuple[Condition, ...]:
-    """Return the conditions after a pass that a bug ended: all but those of its progress keep their last state."""
-    replaced = (ConditionType.READY, ConditionType.RECONCILING, ConditionType.STALLED)
-    kept = [condition for condition in deployment.status.conditions if condition.type not in replaced]
-    return (*kept, *_conditions(deployment, _unready(error.reason, error.message), now))
-
-
-def _unready(reason: Reason, message: str) -> list[Finding]:
-    ready, reconciling = ConditionType.READY, ConditionType.RECONCILING
-    return [Finding(ready, "False", reason, message), Finding(reconciling, "True", reason, message)]
 
 
 def skipped_kinds(deployment: BundleDeployment, report: Report) -> tuple[str, ...]:
