@@ -46,10 +46,6 @@ class QueueStats:
     longest_seconds: float
 
 
-def _ignore(_seconds: float) -> None:
-    pass
-
-
 def _record(hook: Callable[[float], None], seconds: float) -> None:
     # A failure of a hook must not lose the key that is being handed out or returned.
     try:
@@ -88,8 +84,8 @@ class WorkQueue:
         *,
         workers: int = 1,
         share: Callable[[str], str] = lambda _key: "",
-        on_waited: Callable[[float], None] = _ignore,
-        on_worked: Callable[[float], None] = _ignore,
+        on_waited: Callable[[float], None] = lambda _seconds: None,
+        on_worked: Callable[[float], None] = lambda _seconds: None,
     ) -> None:
         self.workers = workers
         self._backoff = backoff
