@@ -109,7 +109,7 @@ class Workers:
     @property
     def longest_seconds(self) -> float:
         """For how long the longest of the running passes has been running."""
-        return self._queue.stats().longest_seconds
+        return max(self._queue.stats().busy, default=0.0)
 
     def close(self) -> None:
         """Start no other pass."""
