@@ -52,6 +52,11 @@ class Account:
         """The user name that the API server knows it by."""
         return User.service_account(self.namespace, self.name)
 
+    @property
+    def place(self) -> str:
+        """How messages about it begin."""
+        return f'spec.serviceAccountName: ServiceAccount "{self.namespace}/{self.name}"'
+
 
 def account_of(terms: Terms) -> Account | None:
     """Return the account that applies the objects of a revision; None: the controller."""
@@ -96,8 +101,7 @@ def judge(
     if known.namespace != found.namespace:
         what = f'spec.installNamespace: namespace "{account.namespace}" was deleted and recreated'
         return BundleError(Reason.NAMESPACE_REPLACED, f"{what}; {remedy}")
-    what = f'spec.serviceAccountName: ServiceAccount "{account.namespace}/{account.name}" was deleted and recreated'
-    return BundleError(Reason.SERVICE_ACCOUNT_REPLACED, f"{what}; {remedy}")
+    return BundleError(Reason.SERVICE_ACCOUNT_REPLACED, f"{account.place} was deleted and recreated; {remedy}")
 
 
 def is_up_to_date(deployment: BundleDeployment) -> bool:
@@ -229,8 +233,8 @@ def _absent(account: Account, *, has_namespace: bool = True) -> BundleError:
         problem = f'namespace "{account.namespace}" does not exist'
         remedy = f'create it and the ServiceAccount "{account.name}" in it'
         return BundleError(Reason.NAMESPACE_NOT_FOUND, f"spec.installNamespace: {problem}; {remedy}")
-    what = f'spec.serviceAccountName: ServiceAccount "{account.namespace}/{account.name}"'
-    return BundleError(Reason.SERVICE_ACCOUNT_NOT_FOUND, f"{what} does not exist; create it or correct the name")
+    problem = f"{account.place} does not exist; create it or correct the name"
+    return BundleError(Reason.SERVICE_ACCOUNT_NOT_FOUND, problem)
 
 
 def identify(client: Client, account: Account) -> Identity:

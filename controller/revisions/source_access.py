@@ -30,7 +30,8 @@ from rukpak.api.v1alpha2.types import BundleDeployment, Source
 from rukpak.api.v1alpha2.verification import config_maps_of, secrets_of
 from rukpak.controller.building.request import BuildContext
 from rukpak.controller.content.digests import digest_of, digest_of_json
-from rukpak.controller.kube.client import ApiError, Client
+from rukpak.controller.kube.client import Client
+from rukpak.controller.kube.errors import ApiError, attempt
 from rukpak.controller.kube.resources import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS
 from rukpak.controller.observe.following import ObjectFollower, ObjectReference, Topic
 from rukpak.controller.revisions.accounts import (
@@ -54,7 +55,6 @@ _NAMES_OF_KEYS = {
     ".provenance.secret": ("*.asc", "*.gpg"),
 }
 """Which keys of an administrator a source reads, by the field of `verify` that would name their Secret."""
-_NO_MIRRORS: Mapping[str, str] = MappingProxyType({})
 
 
 def _files_of(manifest: dict[str, Any], what: str) -> dict[str, bytes]:
@@ -76,7 +76,7 @@ class SecretReader:
     """
 
     def __init__(
-        self, client: Client, namespaces: Collection[str] | None, mirrors: Mapping[str, str] = _NO_MIRRORS
+        self, client: Client, namespaces: Collection[str] | None, mirrors: Mapping[str, str] = MappingProxyType({})
     ) -> None:
         self._client, self._namespaces = client, None if namespaces is None else frozenset(namespaces)
         self._mirrors = mirrors
@@ -157,18 +157,15 @@ class SecretReader:
     def _pull_secrets(
         self, deployment: BundleDeployment, account: Account, path: str, seen: Seen
     ) -> list[dict[str, Any]]:
-        what, watched = _describe(account), watched_account(account)
+        path_of_account, watched = SERVICE_ACCOUNTS.path(account.namespace, account.name), watched_account(account)
         try:
-            manifest = self._get(SERVICE_ACCOUNTS.path(account.namespace, account.name), None, what)
-        except BundleError as error:
-            if error.reason is not Reason.SECRET_NOT_FOUND:
-                raise
-            seen(watched, "")
-            try:
-                absence = find_absence(self._client, account)
-            except ApiError as refusal:
-                raise translate_refusal(refusal, None, what) from None
-            raise absence from None
+            found = attempt(lambda: self._client.get(path_of_account), HTTPStatus.NOT_FOUND)
+            if found is None:
+                seen(watched, "")
+                raise find_absence(self._client, account)
+        except ApiError as error:
+            raise translate_refusal(error, None, account.place) from None
+        manifest = found.value
         seen(watched, manifest["metadata"]["resourceVersion"])
         references = [
             SecretReference(namespace=account.namespace, name=reference["name"])
@@ -192,7 +189,7 @@ class SecretReader:
             try:
                 check_before_reading(self._client, deployment, account, seen)
             except ApiError as error:
-                raise translate_refusal(error, None, _describe(account)) from None
+                raise translate_refusal(error, None, account.place) from None
         what = f'{path}: Secret "{namespace}/{reference.name}"'
         manifest = self._get(SECRETS.path(namespace, reference.name), account, what)
         seen(secret, manifest["metadata"]["resourceVersion"])
@@ -264,10 +261,6 @@ def _decode(secret: Mapping[str, Any], path: str) -> dict[str, bytes]:
         named = f"{secret['metadata'].get('namespace', '')}/{secret['metadata']['name']}"
         message = f'{path}: Secret "{named}": its data is not base64; correct it'
         raise BundleError(Reason.INVALID_VERIFICATION, message) from None
-
-
-def _describe(account: Account) -> str:
-    return f'spec.serviceAccountName: ServiceAccount "{account.namespace}/{account.name}"'
 
 
 PROGRESS_SECONDS = 5.0
