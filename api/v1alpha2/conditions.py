@@ -57,7 +57,7 @@ class Retry(Enum):
         return self in (Retry.PERMANENT, Retry.SLOW)
 
 
-class Reason(StrEnum):
+class Reason(str, Enum):
     """Every reason of a condition: name, retry class, meaning and remedy."""
 
     retry: Retry
@@ -70,6 +70,9 @@ class Reason(StrEnum):
         self._value_ = name
         self.retry, self.meaning, self.remedy = retry, meaning, remedy
         return self
+
+    def __str__(self) -> str:
+        return str.__str__(self)
 
     # fmt: off
     # Unpacked
