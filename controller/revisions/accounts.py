@@ -20,7 +20,7 @@ from http import HTTPStatus
 
 from rukpak.api import names
 from rukpak.api.errors import BundleError
-from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.conditions import OF_ABSENCE, Reason
 from rukpak.api.v1alpha2.status import AccountUsed
 from rukpak.api.v1alpha2.types import BundleDeployment, Spec
 from rukpak.controller.building.revision import Terms
@@ -31,7 +31,6 @@ from rukpak.controller.kube.resources import NAMESPACES, SERVICE_ACCOUNTS
 from rukpak.controller.observe.following import ObjectFollower, ObjectReference, Topic
 from rukpak.controller.sharing import share_of_accounts
 
-OF_ABSENCE = frozenset({Reason.SERVICE_ACCOUNT_NOT_FOUND, Reason.NAMESPACE_NOT_FOUND})
 # Failures that other RBAC rules may resolve.
 OF_RIGHTS = frozenset({Reason.FORBIDDEN, Reason.SECRET_FORBIDDEN, Reason.CONFIG_FORBIDDEN})
 Seen = Callable[[ObjectReference, str | None], None]

@@ -24,7 +24,7 @@ from typing import Any
 
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import MEBIBYTE, Credentials, LocalContent, Trusted
-from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.conditions import OF_ABSENCE, Reason
 from rukpak.api.v1alpha2.fields import SecretReference
 from rukpak.api.v1alpha2.types import BundleDeployment, Source
 from rukpak.api.v1alpha2.verification import config_maps_of, secrets_of
@@ -34,6 +34,7 @@ from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.errors import ApiError, attempt
 from rukpak.controller.kube.resources import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS
 from rukpak.controller.observe.following import ObjectFollower, ObjectReference, Topic
+from rukpak.controller.retries import OF_SECRETS
 from rukpak.controller.revisions.accounts import (
     Account,
     Seen,
@@ -266,19 +267,16 @@ def _decode(secret: Mapping[str, Any], path: str) -> dict[str, bytes]:
 PROGRESS_SECONDS = 5.0
 KIBIBYTE = 1024
 # Failures that a changed Secret can resolve: forges answer 404 to unknown users, and it has certificates and host keys.
-_OF_SECRETS = frozenset(
-    {
-        Reason.SECRET_NOT_FOUND,
-        Reason.SECRET_INVALID,
-        Reason.SECRET_FORBIDDEN,
+_FOLLOWED = (
+    OF_SECRETS
+    | OF_ABSENCE
+    | {
         Reason.UNAUTHORIZED,
         Reason.NOT_FOUND,
         Reason.TLS_VERIFICATION_FAILED,
         Reason.HOST_KEY_UNKNOWN,
         Reason.HOST_KEY_MISMATCH,
         Reason.INSECURE_REFUSED,
-        Reason.SERVICE_ACCOUNT_NOT_FOUND,
-        Reason.NAMESPACE_NOT_FOUND,
         Reason.VERIFICATION_FAILED,
         Reason.INVALID_VERIFICATION,
     }
@@ -335,7 +333,7 @@ class SourceProgress:
     def note_end(self, index: int, failure: BundleError | None) -> None:
         """Record the result of a source."""
         with self._lock:
-            if failure and failure.reason in _OF_SECRETS:
+            if failure and failure.reason in _FOLLOWED:
                 self._refused.add(index)
             else:
                 self._refused.discard(index)

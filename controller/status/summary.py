@@ -16,7 +16,7 @@ from itertools import islice
 
 from rukpak.api import names
 from rukpak.api.errors import BundleError
-from rukpak.api.v1alpha2.conditions import DECISIONS, UNPACKED_REASONS, ConditionType, Reason, Retry
+from rukpak.api.v1alpha2.conditions import DECISIONS, OF_ACCOUNT, UNPACKED_REASONS, ConditionType, Reason, Retry
 from rukpak.api.v1alpha2.status import (
     CONDITION_MESSAGE_LENGTH,
     DISPLAY_LENGTH,
@@ -230,13 +230,6 @@ _SEVERITY = (Retry.PERMANENT, Retry.SLOW, Retry.TRANSIENT, Retry.WAIT, Retry.NON
 _PEACE = "stop that client, or leave the field to it with spec.drift.ignore"
 # The fields of the spec that lead to a revision.
 _CONTENT = {"format", "sources", "config", "config_from", "processors"}
-# Without its account no Secret of a source can be read.
-_OF_ACCOUNT = (
-    Reason.SERVICE_ACCOUNT_NOT_FOUND,
-    Reason.NAMESPACE_NOT_FOUND,
-    Reason.SERVICE_ACCOUNT_REPLACED,
-    Reason.NAMESPACE_REPLACED,
-)
 
 
 _KEPT_IN_DELETION = (ConditionType.UNPACKED, ConditionType.INSTALLED, ConditionType.HEALTHY)
@@ -293,7 +286,8 @@ def _findings(deployment: BundleDeployment, report: Report) -> list[Finding]:
 
 def _unpacked(report: Report) -> Finding:
     if failure := report.failure:
-        lacks_account = failure.reason in _OF_ACCOUNT and not report.wanted
+        # Without its account no Secret of a source can be read.
+        lacks_account = failure.reason in OF_ACCOUNT and not report.wanted
         # A plug-in of any type may fail with this reason.
         is_source = failure.reason is Reason.PLUGIN_FAILED and failure.place.startswith("spec.sources")
         if failure.reason in (*UNPACKED_REASONS, Reason.INTERNAL_ERROR) or lacks_account or is_source:
