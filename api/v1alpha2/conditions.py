@@ -175,5 +175,9 @@ class Reason(str, Enum):
 UNPACKED_REASONS = frozenset(takewhile(lambda reason: reason is not Reason.INSTALLED, Reason))
 """Reasons of the condition Unpacked: after a failure with one of them, content is not available."""
 
+OF_ABSENCE = frozenset({Reason.SERVICE_ACCOUNT_NOT_FOUND, Reason.NAMESPACE_NOT_FOUND})
+OF_ACCOUNT = OF_ABSENCE | {Reason.SERVICE_ACCOUNT_REPLACED, Reason.NAMESPACE_REPLACED}
+"""Why the ServiceAccount of a BundleDeployment cannot be used."""
+
 DECISIONS = (Reason.DENIED, Reason.PINNED_WITH_CHANGES)
 """Why Ready is False although nothing is wrong: a user has decided so."""

@@ -63,14 +63,13 @@ def _fields_of(problems: Iterable[Mapping[str, Any]]) -> set[str]:
     return {str(problem["loc"][1]) for problem in problems if len(problem["loc"]) > 1}
 
 
-def _without(status: object, bad: set[str]) -> dict[str, Any]:
-    return {key: value for key, value in status.items() if key not in bad} if isinstance(status, dict) else {}
+def _without(fields: object, bad: set[str]) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if key not in bad} if isinstance(fields, dict) else {}
 
 
 def _readable(spec: Mapping[str, Any], bad: set[str]) -> dict[str, Any]:
-    kept = {key: value for key, value in spec.items() if key not in bad}
     keeps_objects = {"deletionPolicy": "Orphan"} if "deletionPolicy" in bad else {}
-    return {**_REQUIRED, **kept, **keeps_objects}
+    return {**_REQUIRED, **_without(spec, bad), **keeps_objects}
 
 
 def problems_of(error: ValidationError) -> list[Mapping[str, Any]]:

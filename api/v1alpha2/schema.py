@@ -158,11 +158,12 @@ def structural(emitted: Mapping[str, Any], definitions: Mapping[str, Any]) -> Sc
     lost = schema.keys() - _COPIED - _REWRITTEN - _WITHOUT_COUNTERPART
     if lost or not ("type" in schema or schema.get(ANY)):
         raise ValueError(f"no structural form for {sorted(lost)}, or no type: {schema}")
+    children = _children(schema, definitions)
     return {
         **{key: value for key, value in schema.items() if key in _COPIED},
         **_rewritten(schema),
-        **_children(schema, definitions),
-        **_default(schema, definitions),
+        **children,
+        **_default(schema, children.get("properties", {})),
     }
 
 
@@ -220,7 +221,7 @@ def _with_key_defaults(items: Schema, keys: Sequence[str]) -> Schema:
     return {**items, "properties": {**items["properties"], **defaults}}
 
 
-def _default(schema: Schema, definitions: Mapping[str, Any]) -> Schema:
+def _default(schema: Schema, members: Mapping[str, Schema]) -> Schema:
     """Return the default that the API server fills in.
 
     Empty defaults are left out, since they would only clutter every object. An object defaults to {}, which the
@@ -231,8 +232,7 @@ def _default(schema: Schema, definitions: Mapping[str, Any]) -> Schema:
         return {}
     if "properties" not in schema:
         return {"default": default}
-    members = (structural(member, definitions) for member in schema["properties"].values())
-    return {"default": {}} if any("default" in member for member in members) else {}
+    return {"default": {}} if any("default" in member for member in members.values()) else {}
 
 
 def _without_defaults(schema: Schema) -> Schema:

@@ -24,7 +24,6 @@ from rukpak.api.v1alpha2.fields import (
     Namespace,
     ObjectNameOrEmpty,
     RevisionDigest,
-    SecretReference,
     list_of,
     model_rules,
     parse_duration,
@@ -35,53 +34,9 @@ from rukpak.api.v1alpha2.fields import (
 from rukpak.api.v1alpha2.policies import CrdUpgradeSafety, Drift, HealthCheck, OnFailure
 from rukpak.api.v1alpha2.processors import Processor
 from rukpak.api.v1alpha2.sources import Source
-from rukpak.api.v1alpha2.status import (
-    Changes,
-    Condition,
-    Display,
-    HistoryEntry,
-    NewPermissions,
-    NotReady,
-    ObjectCounts,
-    Pending,
-    Pinned,
-    Rollback,
-    SourcePin,
-    Status,
-    Stray,
-    Verified,
-    Wave,
-    dump,
-)
+from rukpak.api.v1alpha2.status import SourcePin, Status
 
-__all__ = [
-    "BundleDeployment",
-    "Changes",
-    "Condition",
-    "ConfigReference",
-    "Display",
-    "Drift",
-    "HistoryEntry",
-    "NewPermissions",
-    "NotReady",
-    "ObjectCounts",
-    "ObjectMeta",
-    "OptionalKind",
-    "Pending",
-    "Pinned",
-    "Processor",
-    "Rollback",
-    "SecretReference",
-    "Source",
-    "SourcePin",
-    "Spec",
-    "Status",
-    "Stray",
-    "Verified",
-    "Wave",
-    "dump",
-    "parse_duration",
-]
+__all__ = ["BundleDeployment", "ObjectMeta", "OptionalKind", "Source", "SourcePin", "Spec", "Status"]
 
 _FORMATS = ["plain", "registry-v1", "helm"]
 

@@ -21,8 +21,7 @@ from typing import Any
 
 from rukpak.api import names
 from rukpak.api.bounds import read_wave
-from rukpak.api.v1alpha2.status import STARTED_LENGTH
-from rukpak.api.v1alpha2.types import Changes
+from rukpak.api.v1alpha2.status import STARTED_LENGTH, Changes
 from rukpak.controller.apply.crd_changes import read_definition
 from rukpak.controller.apply.drift import (
     NOTHING_IGNORED,

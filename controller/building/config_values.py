@@ -23,8 +23,9 @@ from rukpak.api.errors import BundleError
 from rukpak.api.plugins import MEBIBYTE, PlacesConfig, PreparesContent, ReadsSecrets
 from rukpak.api.plugins import Processor as Plugin
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.api.v1alpha2.fields import parse_field_path
-from rukpak.api.v1alpha2.types import BundleDeployment, ConfigReference, Processor, Spec
+from rukpak.api.v1alpha2.fields import ConfigReference, parse_field_path
+from rukpak.api.v1alpha2.processors import Processor
+from rukpak.api.v1alpha2.types import BundleDeployment, Spec
 from rukpak.controller.building.entry_points import format_of, processor_of
 from rukpak.controller.content.limits import describe_bytes
 from rukpak.controller.formats.helm.failures import HIDDEN, make_redactor

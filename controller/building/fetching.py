@@ -25,8 +25,9 @@ from typing import Any
 
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Access, Entry, Refusal, Resolution
-from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.api.v1alpha2.types import Source, SourcePin, Spec, Verified
+from rukpak.api.v1alpha2.conditions import OF_ACCOUNT, Reason
+from rukpak.api.v1alpha2.status import Verified
+from rukpak.api.v1alpha2.types import Source, SourcePin, Spec
 from rukpak.controller.building.entry_points import source_of
 from rukpak.controller.building.request import (
     BuildSettings,
@@ -53,12 +54,7 @@ from rukpak.controller.telemetry import Observer, Phase, SourceResult, timed
 _Asked = tuple[dict[str, Any], Access]
 """The parameters of a source, and what its plug-in may use."""
 # Then its Secret could not be used, and the source was not queried.
-_BEFORE_QUERY = OF_SECRETS | {
-    Reason.SERVICE_ACCOUNT_NOT_FOUND,
-    Reason.SERVICE_ACCOUNT_REPLACED,
-    Reason.NAMESPACE_NOT_FOUND,
-    Reason.NAMESPACE_REPLACED,
-}
+_BEFORE_QUERY = OF_SECRETS | OF_ACCOUNT
 SOURCES_AT_ONCE = 4
 """Per BundleDeployment. Together with --fetch-workers this limits the threads, connections and children of all."""
 

@@ -52,8 +52,8 @@ from rukpak.api.plugins import (
     RenderRequest,
 )
 from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.processors import Processor
 from rukpak.api.v1alpha2.status import BUNDLE_LENGTH
-from rukpak.api.v1alpha2.types import Processor
 from rukpak.controller.building.config_values import (
     Confidential,
     SecretValues,

@@ -58,7 +58,8 @@ from rukpak.api.plugins import (
 )
 from rukpak.api.plugins import Source as Plugin
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.api.v1alpha2.types import Drift, Source, SourcePin, Spec
+from rukpak.api.v1alpha2.policies import Drift
+from rukpak.api.v1alpha2.types import Source, SourcePin, Spec
 from rukpak.api.v1alpha2.verification import Verification
 from rukpak.controller.building.config_values import Confidential, SecretValues, check_nesting, plugins_of
 from rukpak.controller.building.entry_points import format_of, source_of

@@ -25,7 +25,8 @@ from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Lookup
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.reading import try_to_read
-from rukpak.api.v1alpha2.types import BundleDeployment, HistoryEntry, Pending, Status, dump
+from rukpak.api.v1alpha2.status import HistoryEntry, Pending, dump
+from rukpak.api.v1alpha2.types import BundleDeployment, Status
 from rukpak.controller.building.revision import Revision
 from rukpak.controller.cli.command import FAILED, NoConsentError, confirm, connect, explain, tell, tell_all
 from rukpak.controller.cli.deployments import (

@@ -13,7 +13,8 @@ from functools import partial
 
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.api.v1alpha2.reading import try_to_read
-from rukpak.api.v1alpha2.types import BundleDeployment, Condition, SourcePin
+from rukpak.api.v1alpha2.status import Condition
+from rukpak.api.v1alpha2.types import BundleDeployment, SourcePin
 from rukpak.controller.cli.command import FAILED, connect, tell
 from rukpak.controller.cli.deployments import (
     awaits_ready,

@@ -122,7 +122,7 @@ def _output(*words: str, default: str = "") -> Adds:
 
 
 def _seconds(text: str) -> float:
-    from rukpak.api.v1alpha2.types import parse_duration  # noqa: PLC0415 - slow to import, and not for --help
+    from rukpak.api.v1alpha2.fields import parse_duration  # noqa: PLC0415 - slow to import, and not for --help
 
     try:
         return float(text) if text.isdecimal() else parse_duration(text)

@@ -99,17 +99,7 @@ def assemble(settings: Settings) -> Manager:
 
     queue = WorkQueue(workers=settings.workers, share=_share, on_waited=metrics.waited, on_worked=metrics.worked)
     dispatcher = Dispatcher(queue)
-    follower = ObjectFollower(
-        client,
-        {
-            Topic.SOURCES: dispatcher.secret_changed,
-            Topic.CONFIG: dispatcher.config_changed,
-            Topic.ACCOUNTS: dispatcher.deployment_changed,
-            Topic.CONTESTED: dispatcher.contested_changed,
-            Topic.DEPENDENCIES: dispatcher.deployment_changed,
-            Topic.RIGHTS: dispatcher.rights_changed,
-        },
-    )
+    follower = ObjectFollower(client, {topic: partial(dispatcher.followed_changed, topic) for topic in Topic})
     events = EventRecorder(client, f"{names.GROUP}/rukpak")
     sweeper = Sweeper(
         partial(remove_orphans, client, settings.namespace), partial(client.supervisor.note, Kind.OTHER, "sweep")
@@ -139,7 +129,6 @@ def assemble(settings: Settings) -> Manager:
         election=election,
         servers=listen(settings, metrics, probes, process.unfenced),
         scratch=process.store.scratch,
-        means=settings.means(process.memory),
     )
 
 

@@ -26,7 +26,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 from rukpak.api.errors import BundleError
-from rukpak.api.plugins import Means
 from rukpak.controller.building.entry_points import check, find_installed, find_programs
 from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.events import EventRecorder
@@ -74,8 +73,6 @@ class Manager:
     servers: tuple[Server, ...]
     scratch: Callable[[], AbstractContextManager[Path]]
     """Makes a folder for as long as programs are looked for."""
-    means: Means
-    """Which programs rendering runs."""
 
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set, then finish running passes and release the Lease, within 2 s.
@@ -141,7 +138,8 @@ class Manager:
     def _log_programs(self) -> None:
         try:
             with self.scratch() as scratch:
-                found = find_programs(replace(self.means, scratch=scratch))
+                means = self.settings.means(self.settings.memory_limit())
+                found = find_programs(replace(means, scratch=scratch))
         except BundleError as error:
             log.info("programs not checked", extra={"problem": error.message})
         except Exception as error:  # noqa: BLE001 - a bug of a plug-in that may not be in use

@@ -30,7 +30,6 @@ from rukpak.controller.building.entry_points import Installed
 from rukpak.controller.kube.resources import lease_of
 from rukpak.controller.manager.queue import QueueStats
 from rukpak.controller.processes.supervision import Kind
-from rukpak.controller.revisions.background import Counts
 from rukpak.controller.telemetry import Observer, Phase, SourceResult
 
 MetricT = TypeVar("MetricT", Counter, Histogram)
@@ -123,6 +122,8 @@ _LIST = (
 )
 # fmt: on
 DESCRIBED = {each.name: each for each in _LIST}
+_READ = frozenset({"workqueue_adds_total", "workqueue_retries_total", "rukpak_plugin_failures_total"})
+"""Counters of which others keep the count, which a scrape reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +135,8 @@ class ProcessState:
     leading: Callable[[], bool]
     deployments: Callable[[], Iterable[BundleDeployment]]
     store_bytes: Callable[[], int]
-    preparations: Callable[[], Counts]
+    preparations: Callable[[], Mapping[str, int]]
+    """By state."""
     version: str
     confinement: Mapping[str, int]
     """By mechanism; 0: unavailable."""
@@ -164,32 +166,19 @@ class Metrics(Observer):
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series each
         self._registry = _Registry()
         self._state: ProcessState | None = None
-        self._requests = self._counter("rest_client_requests_total")
-        self._passes = self._counter("controller_runtime_reconcile_total")
-        self._errors = self._counter("controller_runtime_reconcile_errors_total")
-        self._panics = self._counter("controller_runtime_reconcile_panics_total")
-        self._pass_seconds = self._histogram("controller_runtime_reconcile_time_seconds")
-        self._waited = self._histogram("workqueue_queue_duration_seconds")
-        self._worked = self._histogram("workqueue_work_duration_seconds")
-        self._phases = self._histogram("rukpak_phase_duration_seconds")
-        self._sources = self._counter("rukpak_source_requests_total")
-        self._detected = self._counter("rukpak_drift_detected_total")
-        self._repaired = self._counter("rukpak_drift_repaired_total")
-        self._deaths = self._counter("rukpak_thread_deaths_total")
+        self._counters = {
+            each.name: self._make(Counter, each) for each in _LIST if each.type == "counter" and each.name not in _READ
+        }
+        self._histograms = {
+            each.name: self._make(Histogram, each, buckets=each.buckets) for each in _LIST if each.type == "histogram"
+        }
         ProcessCollector(registry=self._registry)
 
-    def _make(self, kind: type[MetricT], name: str, **more: Any) -> MetricT:
-        described = DESCRIBED[name]
-        made = kind(name, described.help, described.labels, registry=self._registry, **more)
+    def _make(self, kind: type[MetricT], described: Described, **more: Any) -> MetricT:
+        made = kind(described.name, described.help, described.labels, registry=self._registry, **more)
         for labels in product(*described.known) if described.known else ():
             made.labels(*labels)
         return made
-
-    def _counter(self, name: str) -> Counter:
-        return self._make(Counter, name)
-
-    def _histogram(self, name: str) -> Histogram:
-        return self._make(Histogram, name, buckets=DESCRIBED[name].buckets)
 
     def serve(self, state: ProcessState) -> None:
         """Include this state in scrapes; call it once."""
@@ -212,45 +201,45 @@ class Metrics(Observer):
 
     def phase_ended(self, phase: Phase, seconds: float, *, succeeded: bool) -> None:
         """Count a phase."""
-        self._phases.labels(phase.value, OUTCOMES[not succeeded]).observe(seconds)
+        self._histograms["rukpak_phase_duration_seconds"].labels(phase.value, OUTCOMES[not succeeded]).observe(seconds)
 
     def source_asked(self, kind: str, result: SourceResult) -> None:
         """Count the result of a source request."""
-        self._sources.labels(kind, result.value).inc()
+        self._counters["rukpak_source_requests_total"].labels(kind, result.value).inc()
 
     def drift_found(self, detected: int, repaired: int) -> None:
         """Count drifted and repaired objects."""
-        self._detected.inc(detected)
-        self._repaired.inc(repaired)
+        self._counters["rukpak_drift_detected_total"].inc(detected)
+        self._counters["rukpak_drift_repaired_total"].inc(repaired)
 
     def request_ended(self, method: str, host: str, status: int) -> None:
         """Count a request to the API server; status 0: no response."""
-        self._requests.labels(str(status or "<error>"), method, host).inc()
+        self._counters["rest_client_requests_total"].labels(str(status or "<error>"), method, host).inc()
 
     def pass_ended(self, result: str, seconds: float, is_bug: bool) -> None:
         """Count a pass; `result` is one of RESULTS."""
-        self._passes.labels(CONTROLLER, result).inc()
-        self._pass_seconds.labels(CONTROLLER).observe(seconds)
+        self._counters["controller_runtime_reconcile_total"].labels(CONTROLLER, result).inc()
+        self._histograms["controller_runtime_reconcile_time_seconds"].labels(CONTROLLER).observe(seconds)
         if result == "error":
-            self._errors.labels(CONTROLLER).inc()
+            self._counters["controller_runtime_reconcile_errors_total"].labels(CONTROLLER).inc()
         if is_bug:
             self.bug_found()
 
     def bug_found(self) -> None:
         """Count a bug that ended work for a pass."""
-        self._panics.labels(CONTROLLER).inc()
+        self._counters["controller_runtime_reconcile_panics_total"].labels(CONTROLLER).inc()
 
     def thread_died(self, kind: Kind) -> None:
         """Count a thread, or a task on one, that died of a bug."""
-        self._deaths.labels(kind.value).inc()
+        self._counters["rukpak_thread_deaths_total"].labels(kind.value).inc()
 
     def waited(self, seconds: float) -> None:
         """Record the time that a BundleDeployment waited for a worker."""
-        self._waited.labels(CONTROLLER, CONTROLLER).observe(seconds)
+        self._histograms["workqueue_queue_duration_seconds"].labels(CONTROLLER, CONTROLLER).observe(seconds)
 
     def worked(self, seconds: float) -> None:
         """Record the time that a worker spent on a BundleDeployment."""
-        self._worked.labels(CONTROLLER, CONTROLLER).observe(seconds)
+        self._histograms["workqueue_work_duration_seconds"].labels(CONTROLLER, CONTROLLER).observe(seconds)
 
 
 class _ProcessStateCollector(Collector):
@@ -269,14 +258,13 @@ class _ProcessStateCollector(Collector):
         yield _family("workqueue_depth", {labels: depth})
         yield _family("workqueue_adds_total", {labels: queue.adds})
         yield _family("workqueue_retries_total", {labels: queue.retries})
-        yield _family("workqueue_unfinished_work_seconds", {labels: queue.unfinished_seconds})
-        yield _family("workqueue_longest_running_processor_seconds", {labels: queue.longest_seconds})
-        yield _family("controller_runtime_active_workers", {(CONTROLLER,): queue.working})
+        yield _family("workqueue_unfinished_work_seconds", {labels: sum(queue.busy)})
+        yield _family("workqueue_longest_running_processor_seconds", {labels: max(queue.busy, default=0.0)})
+        yield _family("controller_runtime_active_workers", {(CONTROLLER,): len(queue.busy)})
         yield _family("controller_runtime_max_concurrent_reconciles", {(CONTROLLER,): state.workers})
         yield _family("leader_election_master_status", {(lease_of(state.shard),): state.leading()})
         yield _family("rukpak_content_store_bytes", {(): state.store_bytes()})
-        counts = state.preparations()
-        yield _family("rukpak_preparations", {("waiting",): counts.waiting, ("active",): counts.active})
+        yield _family("rukpak_preparations", {(kind,): count for kind, count in state.preparations().items()})
         yield _family("rukpak_confinement", {(name,): value for name, value in state.confinement.items()})
         yield from _collect_plugins(state.plugins)
         yield _family("rukpak_build_info", {(state.version,): 1})

@@ -39,15 +39,8 @@ class QueueStats:
     adds: int
     """Adds so far, without those of keys that were waiting already."""
     retries: int
-    working: int
-    """Keys being processed."""
-    unfinished_seconds: float
-    """Sum of the times since their processing started."""
-    longest_seconds: float
-
-
-def _ignore(_seconds: float) -> None:
-    pass
+    busy: tuple[float, ...]
+    """For how many seconds each key that is being processed has been."""
 
 
 def _record(hook: Callable[[float], None], seconds: float) -> None:
@@ -88,8 +81,8 @@ class WorkQueue:
         *,
         workers: int = 1,
         share: Callable[[str], str] = lambda _key: "",
-        on_waited: Callable[[float], None] = _ignore,
-        on_worked: Callable[[float], None] = _ignore,
+        on_waited: Callable[[float], None] = lambda _seconds: None,
+        on_worked: Callable[[float], None] = lambda _seconds: None,
     ) -> None:
         self.workers = workers
         self._backoff = backoff
@@ -116,14 +109,11 @@ class WorkQueue:
         """Return a snapshot."""
         with self._condition:
             now = self._clock()
-            busy = [now - since for _, since, _ in self._processing.values()]
             return QueueStats(
                 depth=self._ready.waiting,
                 adds=self._adds,
                 retries=self._retries,
-                working=len(busy),
-                unfinished_seconds=sum(busy),
-                longest_seconds=max(busy, default=0.0),
+                busy=tuple(now - since for _, since, _ in self._processing.values()),
             )
 
     def add(self, key: str) -> None:

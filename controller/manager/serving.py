@@ -349,8 +349,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 _KeyT = TypeVar("_KeyT")
 _ValueT = TypeVar("_ValueT")
-TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path
-ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 VERDICT_SECONDS = {HTTPStatus.OK: 60.0, HTTPStatus.UNAUTHORIZED: 10.0, HTTPStatus.FORBIDDEN: 10.0}
 KEPT_VERDICTS = 256
 CONCURRENT_REVIEWS = 2
@@ -434,7 +432,7 @@ class Reviewer:
         return status
 
     def _request(self, token: str, path: str) -> HTTPStatus:
-        identity = self._post(TOKEN_REVIEWS, "authentication.k8s.io/v1", "TokenReview", {"token": token})
+        identity = self._post("authentication.k8s.io/v1", "TokenReview", {"token": token})
         if not identity.get("authenticated"):
             return HTTPStatus.UNAUTHORIZED
         user = identity.get("user") or {}
@@ -443,10 +441,11 @@ class Reviewer:
             **{key: user[key] for key in ("uid", "groups", "extra") if user.get(key)},
             "nonResourceAttributes": {"path": path, "verb": "get"},
         }
-        review = self._post(ACCESS_REVIEWS, "authorization.k8s.io/v1", "SubjectAccessReview", access)
+        review = self._post("authorization.k8s.io/v1", "SubjectAccessReview", access)
         return HTTPStatus.OK if review.get("allowed") else HTTPStatus.FORBIDDEN
 
-    def _post(self, path: str, api_version: str, kind: str, spec: dict[str, Any]) -> dict[str, Any]:
+    def _post(self, api_version: str, kind: str, spec: dict[str, Any]) -> dict[str, Any]:
+        path = f"/apis/{api_version}/{kind.lower()}s"
         body = {"apiVersion": api_version, "kind": kind, "spec": spec}
         value: dict[str, Any] = self._client.request("POST", path, body=body, timeout=REVIEW_TIMEOUT).value
         return value.get("status") or {}

@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError
 
 from rukpak.controller.kube.client import ApiError
 from rukpak.controller.manager.queue import WorkQueue
+from rukpak.controller.observe.following import Topic
 from rukpak.controller.processes.supervision import Kind, Supervisor
 from rukpak.controller.reconcile.context import Requeue
+from rukpak.controller.reconcile.memory import Memories
 from rukpak.controller.reconcile.reconciler import Reconciler
 from rukpak.controller.revisions.accounts import RIGHTS_SECONDS
 from rukpak.controller.revisions.source_access import PROGRESS_SECONDS
@@ -20,6 +22,15 @@ from rukpak.controller.telemetry import reconcile_id
 HEALTH_SECONDS = 0.1
 """Delay after a change of health alone, so that a rollout of many objects causes one pass."""
 log = logging.getLogger(__name__)
+
+
+# Each pass looks up missing accounts and dependencies itself.
+_NOTES: Mapping[Topic, Callable[[Memories, str], None]] = {
+    Topic.SOURCES: Memories.sources_changed,
+    Topic.CONFIG: Memories.config_changed,
+    Topic.CONTESTED: Memories.objects_changed,
+    Topic.RIGHTS: Memories.rights_changed,
+}
 
 
 class Dispatcher:
@@ -44,29 +55,14 @@ class Dispatcher:
         """Handle progress in fetching its content, for status."""
         self._queue.add_after(name, PROGRESS_SECONDS)
 
-    def secret_changed(self, name: str) -> None:
-        """Handle a change of a Secret with which one of its sources failed, or of local content."""
-        if self.reconciler:
-            self.reconciler.memories.sources_changed(name)
-        self._queue.add(name)
-
-    def config_changed(self, name: str) -> None:
-        """Handle a change of a ConfigMap or Secret that its config comes from."""
-        if self.reconciler:
-            self.reconciler.memories.config_changed(name)
-        self._queue.add(name)
-
-    def rights_changed(self, name: str) -> None:
-        """Handle a change of roles or bindings while its account lacked permissions."""
-        if self.reconciler:
-            self.reconciler.memories.rights_changed(name)
-        self._queue.add_after(name, RIGHTS_SECONDS)
-
-    def contested_changed(self, name: str) -> None:
-        """Handle a change of an object that it wants and another owner has."""
-        if self.reconciler:
-            self.reconciler.memories.objects_changed(name)
-        self._queue.add(name)
+    def followed_changed(self, topic: Topic, name: str) -> None:
+        """Handle a change of an object that it follows for a topic: what has failed because of it is tried again."""
+        if self.reconciler and (note := _NOTES.get(topic)):
+            note(self.reconciler.memories, name)
+        if topic is Topic.RIGHTS:
+            self._queue.add_after(name, RIGHTS_SECONDS)
+        else:
+            self._queue.add(name)
 
     def cluster_restored(self) -> None:
         """Handle that the cluster is in an older state than known; the watches add all BundleDeployments later."""
@@ -113,7 +109,7 @@ class Workers:
     @property
     def longest_seconds(self) -> float:
         """For how long the longest of the running passes has been running."""
-        return self._queue.stats().longest_seconds
+        return max(self._queue.stats().busy, default=0.0)
 
     def close(self) -> None:
         """Start no other pass."""

@@ -18,8 +18,15 @@ from dataclasses import replace
 
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.api.v1alpha2.status import CONDITION_MESSAGE_LENGTH, PERMISSION_ITEMS, PERMISSION_LENGTH, PROBLEM_ITEMS
-from rukpak.api.v1alpha2.types import NewPermissions, Pending, SourcePin
+from rukpak.api.v1alpha2.status import (
+    CONDITION_MESSAGE_LENGTH,
+    PERMISSION_ITEMS,
+    PERMISSION_LENGTH,
+    PROBLEM_ITEMS,
+    NewPermissions,
+    Pending,
+    SourcePin,
+)
 from rukpak.controller.building.revision import Revision, Terms
 from rukpak.controller.content.limits import shorten, visible
 from rukpak.controller.observe.deployments import MISSING, Dependency, find_cycle

@@ -17,8 +17,7 @@ from itertools import chain
 
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import ConditionType, Reason, Retry
-from rukpak.api.v1alpha2.status import Leftover
-from rukpak.api.v1alpha2.types import HistoryEntry, Wave
+from rukpak.api.v1alpha2.status import HistoryEntry, Leftover, Wave
 from rukpak.controller.apply import leftovers
 from rukpak.controller.apply.execute import Survey
 from rukpak.controller.apply.hooks import HookRemains

@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from rukpak.api.errors import BundleError
-from rukpak.api.v1alpha2.types import NewPermissions, ObjectMeta, SourcePin
+from rukpak.api.v1alpha2.status import NewPermissions
+from rukpak.api.v1alpha2.types import ObjectMeta, SourcePin
 from rukpak.controller.apply.hooks import HookProgress
 from rukpak.controller.apply.ledger import Ledger
 from rukpak.controller.apply.plan import Action, ApplyOptions, Outcome

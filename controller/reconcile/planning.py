@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from rukpak.api.errors import BundleError
+from rukpak.api.v1alpha2.conditions import OF_ABSENCE
 from rukpak.api.v1alpha2.policies import HealthCheck, IgnoreRule
 from rukpak.api.v1alpha2.status import LookedUp
 from rukpak.controller.apply.holders import find_replaced
@@ -40,7 +41,7 @@ from rukpak.controller.reconcile import hook_phases, stored
 from rukpak.controller.reconcile.context import Context
 from rukpak.controller.reconcile.finding import Wanted
 from rukpak.controller.reconcile.inventory import find_hand_over, make_confirmation, name_older, observe_with_takers
-from rukpak.controller.revisions.accounts import OF_ABSENCE, Account, account_of
+from rukpak.controller.revisions.accounts import Account, account_of
 from rukpak.controller.status.report import Report
 
 

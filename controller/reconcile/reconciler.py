@@ -20,7 +20,7 @@ from dataclasses import replace
 from http import HTTPStatus
 
 from rukpak.api.errors import BundleError
-from rukpak.api.v1alpha2.conditions import ConditionType, Reason
+from rukpak.api.v1alpha2.conditions import OF_ABSENCE, ConditionType, Reason
 from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.apply.ownership import is_unfinished
 from rukpak.controller.apply.plan import Action, Outcome, OvertakenError
@@ -36,7 +36,7 @@ from rukpak.controller.reconcile.inventory import had_any, look_for_strays, read
 from rukpak.controller.reconcile.memory import Memories
 from rukpak.controller.reconcile.planning import make_work, plan_repair
 from rukpak.controller.retries import SLOW_SECONDS, Retries, waits_for_cluster
-from rukpak.controller.revisions.accounts import OF_ABSENCE, is_up_to_date, judge, record
+from rukpak.controller.revisions.accounts import is_up_to_date, judge, record
 from rukpak.controller.revisions.polling import is_polled
 from rukpak.controller.revisions.source_access import watch_secrets
 from rukpak.controller.revisions.store import CrowdedError

@@ -20,7 +20,7 @@ from http import HTTPStatus
 
 from rukpak.api import names
 from rukpak.api.errors import BundleError
-from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.conditions import OF_ABSENCE, Reason
 from rukpak.api.v1alpha2.status import AccountUsed
 from rukpak.api.v1alpha2.types import BundleDeployment, Spec
 from rukpak.controller.building.revision import Terms
@@ -31,7 +31,6 @@ from rukpak.controller.kube.resources import NAMESPACES, SERVICE_ACCOUNTS
 from rukpak.controller.observe.following import ObjectFollower, ObjectReference, Topic
 from rukpak.controller.sharing import share_of_accounts
 
-OF_ABSENCE = frozenset({Reason.SERVICE_ACCOUNT_NOT_FOUND, Reason.NAMESPACE_NOT_FOUND})
 # Failures that other RBAC rules may resolve.
 OF_RIGHTS = frozenset({Reason.FORBIDDEN, Reason.SECRET_FORBIDDEN, Reason.CONFIG_FORBIDDEN})
 Seen = Callable[[ObjectReference, str | None], None]
@@ -51,6 +50,11 @@ class Account:
     def user(self) -> User:
         """The user name that the API server knows it by."""
         return User.service_account(self.namespace, self.name)
+
+    @property
+    def place(self) -> str:
+        """How messages about it begin."""
+        return f'spec.serviceAccountName: ServiceAccount "{self.namespace}/{self.name}"'
 
 
 def account_of(terms: Terms) -> Account | None:
@@ -96,8 +100,7 @@ def judge(
     if known.namespace != found.namespace:
         what = f'spec.installNamespace: namespace "{account.namespace}" was deleted and recreated'
         return BundleError(Reason.NAMESPACE_REPLACED, f"{what}; {remedy}")
-    what = f'spec.serviceAccountName: ServiceAccount "{account.namespace}/{account.name}" was deleted and recreated'
-    return BundleError(Reason.SERVICE_ACCOUNT_REPLACED, f"{what}; {remedy}")
+    return BundleError(Reason.SERVICE_ACCOUNT_REPLACED, f"{account.place} was deleted and recreated; {remedy}")
 
 
 def is_up_to_date(deployment: BundleDeployment) -> bool:
@@ -229,8 +232,8 @@ def _absent(account: Account, *, has_namespace: bool = True) -> BundleError:
         problem = f'namespace "{account.namespace}" does not exist'
         remedy = f'create it and the ServiceAccount "{account.name}" in it'
         return BundleError(Reason.NAMESPACE_NOT_FOUND, f"spec.installNamespace: {problem}; {remedy}")
-    what = f'spec.serviceAccountName: ServiceAccount "{account.namespace}/{account.name}"'
-    return BundleError(Reason.SERVICE_ACCOUNT_NOT_FOUND, f"{what} does not exist; create it or correct the name")
+    problem = f"{account.place} does not exist; create it or correct the name"
+    return BundleError(Reason.SERVICE_ACCOUNT_NOT_FOUND, problem)
 
 
 def identify(client: Client, account: Account) -> Identity:

@@ -20,7 +20,6 @@ from rukpak.controller.building.revision import Revision, Terms
 from rukpak.controller.content.limits import quote
 from rukpak.controller.sources.versions import Version, is_version, parse_version
 
-_Place = tuple[str, str, str]
 NEW = "New"
 """A revision that has never been applied: nothing on the cluster is its."""
 REPLACED = "Replaced"
@@ -53,7 +52,7 @@ def _version_of(pin: SourcePin) -> Version | None:
     return parse_version(found.replace("_", "+"))
 
 
-def _place_of(pin: SourcePin) -> _Place:
+def _place_of(pin: SourcePin) -> tuple[str, str, str]:
     name = pin.resolved.rpartition("@")[0]
     return pin.kind, pin.destination, name.removesuffix(pin.version) if pin.version else name
 

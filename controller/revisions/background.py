@@ -73,14 +73,6 @@ class _Job:
     future: Future[Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
-    """Numbers of pieces of work."""
-
-    waiting: int
-    active: int
-
-
 class BackgroundWork:
     """Runs at most one piece of work of each purpose for each BundleDeployment. Thread-safe.
 
@@ -142,10 +134,10 @@ class BackgroundWork:
             job = self._jobs.get((name, purpose))
             return job is not None and not (job.future.running() or job.future.done())
 
-    def counts(self) -> Counts:
-        """Return how many pieces of work are queued and active."""
+    def counts(self) -> dict[str, int]:
+        """Return how many pieces of work are waiting and active, by these words."""
         with self._lock:
-            return Counts(waiting=self._turns.waiting, active=self._turns.active)
+            return {"waiting": self._turns.waiting, "active": self._turns.active}
 
     def cancel(self, name: str, *purposes: str) -> None:
         """Cancel the work of a BundleDeployment for some purposes; without any, for all."""

@@ -29,7 +29,8 @@ from typing import Any
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Lookup
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.api.v1alpha2.types import BundleDeployment, ConfigReference
+from rukpak.api.v1alpha2.fields import ConfigReference
+from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller import untrusted
 from rukpak.controller.apply.rights import RbacRight, describe_roles
 from rukpak.controller.building.answers import LOOKUP_BYTES

@@ -24,14 +24,17 @@ from typing import Any
 
 from rukpak.api.errors import BundleError
 from rukpak.api.plugins import MEBIBYTE, Credentials, LocalContent, Trusted
-from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.api.v1alpha2.types import BundleDeployment, SecretReference, Source
+from rukpak.api.v1alpha2.conditions import OF_ABSENCE, Reason
+from rukpak.api.v1alpha2.fields import SecretReference
+from rukpak.api.v1alpha2.types import BundleDeployment, Source
 from rukpak.api.v1alpha2.verification import config_maps_of, secrets_of
 from rukpak.controller.building.request import BuildContext
 from rukpak.controller.content.digests import digest_of, digest_of_json
-from rukpak.controller.kube.client import ApiError, Client
+from rukpak.controller.kube.client import Client
+from rukpak.controller.kube.errors import ApiError, attempt
 from rukpak.controller.kube.resources import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS
 from rukpak.controller.observe.following import ObjectFollower, ObjectReference, Topic
+from rukpak.controller.retries import OF_SECRETS
 from rukpak.controller.revisions.accounts import (
     Account,
     Seen,
@@ -53,7 +56,6 @@ _NAMES_OF_KEYS = {
     ".provenance.secret": ("*.asc", "*.gpg"),
 }
 """Which keys of an administrator a source reads, by the field of `verify` that would name their Secret."""
-_NO_MIRRORS: Mapping[str, str] = MappingProxyType({})
 
 
 def _files_of(manifest: dict[str, Any], what: str) -> dict[str, bytes]:
@@ -75,7 +77,7 @@ class SecretReader:
     """
 
     def __init__(
-        self, client: Client, namespaces: Collection[str] | None, mirrors: Mapping[str, str] = _NO_MIRRORS
+        self, client: Client, namespaces: Collection[str] | None, mirrors: Mapping[str, str] = MappingProxyType({})
     ) -> None:
         self._client, self._namespaces = client, None if namespaces is None else frozenset(namespaces)
         self._mirrors = mirrors
@@ -156,18 +158,15 @@ class SecretReader:
     def _pull_secrets(
         self, deployment: BundleDeployment, account: Account, path: str, seen: Seen
     ) -> list[dict[str, Any]]:
-        what, watched = _describe(account), watched_account(account)
+        path_of_account, watched = SERVICE_ACCOUNTS.path(account.namespace, account.name), watched_account(account)
         try:
-            manifest = self._get(SERVICE_ACCOUNTS.path(account.namespace, account.name), None, what)
-        except BundleError as error:
-            if error.reason is not Reason.SECRET_NOT_FOUND:
-                raise
-            seen(watched, "")
-            try:
-                absence = find_absence(self._client, account)
-            except ApiError as refusal:
-                raise translate_refusal(refusal, None, what) from None
-            raise absence from None
+            found = attempt(lambda: self._client.get(path_of_account), HTTPStatus.NOT_FOUND)
+            if found is None:
+                seen(watched, "")
+                raise find_absence(self._client, account)
+        except ApiError as error:
+            raise translate_refusal(error, None, account.place) from None
+        manifest = found.value
         seen(watched, manifest["metadata"]["resourceVersion"])
         references = [
             SecretReference(namespace=account.namespace, name=reference["name"])
@@ -191,7 +190,7 @@ class SecretReader:
             try:
                 check_before_reading(self._client, deployment, account, seen)
             except ApiError as error:
-                raise translate_refusal(error, None, _describe(account)) from None
+                raise translate_refusal(error, None, account.place) from None
         what = f'{path}: Secret "{namespace}/{reference.name}"'
         manifest = self._get(SECRETS.path(namespace, reference.name), account, what)
         seen(secret, manifest["metadata"]["resourceVersion"])
@@ -265,26 +264,19 @@ def _decode(secret: Mapping[str, Any], path: str) -> dict[str, bytes]:
         raise BundleError(Reason.INVALID_VERIFICATION, message) from None
 
 
-def _describe(account: Account) -> str:
-    return f'spec.serviceAccountName: ServiceAccount "{account.namespace}/{account.name}"'
-
-
 PROGRESS_SECONDS = 5.0
 KIBIBYTE = 1024
 # Failures that a changed Secret can resolve: forges answer 404 to unknown users, and it has certificates and host keys.
-_OF_SECRETS = frozenset(
-    {
-        Reason.SECRET_NOT_FOUND,
-        Reason.SECRET_INVALID,
-        Reason.SECRET_FORBIDDEN,
+_FOLLOWED = (
+    OF_SECRETS
+    | OF_ABSENCE
+    | {
         Reason.UNAUTHORIZED,
         Reason.NOT_FOUND,
         Reason.TLS_VERIFICATION_FAILED,
         Reason.HOST_KEY_UNKNOWN,
         Reason.HOST_KEY_MISMATCH,
         Reason.INSECURE_REFUSED,
-        Reason.SERVICE_ACCOUNT_NOT_FOUND,
-        Reason.NAMESPACE_NOT_FOUND,
         Reason.VERIFICATION_FAILED,
         Reason.INVALID_VERIFICATION,
     }
@@ -341,7 +333,7 @@ class SourceProgress:
     def note_end(self, index: int, failure: BundleError | None) -> None:
         """Record the result of a source."""
         with self._lock:
-            if failure and failure.reason in _OF_SECRETS:
+            if failure and failure.reason in _FOLLOWED:
                 self._refused.add(index)
             else:
                 self._refused.discard(index)

@@ -15,8 +15,8 @@ from datetime import datetime
 
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.api.v1alpha2.status import CONDITION_MESSAGE_LENGTH, HISTORY_LENGTH, HistoryEntry
-from rukpak.api.v1alpha2.types import BundleDeployment, Rollback, SourcePin, Spec, Status
+from rukpak.api.v1alpha2.status import CONDITION_MESSAGE_LENGTH, HISTORY_LENGTH, HistoryEntry, Rollback
+from rukpak.api.v1alpha2.types import BundleDeployment, SourcePin, Spec, Status
 from rukpak.controller.content.digests import digest_of_json
 from rukpak.controller.content.limits import shorten, visible
 from rukpak.controller.status.report import Report, describe_pins, find_failure, seconds_to_deadline, short

@@ -10,7 +10,7 @@ from typing import Literal
 
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import DECISIONS, ConditionType, Reason, Retry
-from rukpak.api.v1alpha2.types import Changes, Condition, HistoryEntry, Pending, Rollback, Status
+from rukpak.api.v1alpha2.status import Changes, Condition, HistoryEntry, Pending, Rollback, Status
 from rukpak.controller.apply.drift import DELETED, RECREATED
 from rukpak.controller.apply.order import describe_awaited
 from rukpak.controller.apply.plan import Action, Outcome
@@ -215,14 +215,12 @@ def _note_on_ready(last: Condition | None, now: Condition | None) -> list[Note]:
 
 
 def _note_on_pending(last: Pending | None, now: Pending | None) -> list[Note]:
-    if now is None or (last and _identify(last) == _identify(now)):
+    if now is None:
+        return []
+    if last and (last.revision, last.service_account_name) == (now.revision, now.service_account_name):
         return []
     text = f"revision {short(now.revision)} waits for approval: {describe_changes(now.changes)}"
     return _tell(Reason.AWAITING_APPROVAL, "Approve", text)
-
-
-def _identify(pending: Pending) -> tuple[str, str]:
-    return pending.revision, pending.service_account_name
 
 
 def _note_on_rollback(last: Rollback | None, now: Rollback | None) -> list[Note]:

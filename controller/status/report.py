@@ -11,8 +11,18 @@ from typing import TYPE_CHECKING
 from rukpak.api import names
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.api.v1alpha2.status import Changes, HistoryEntry, Leftover, LookedUp, NotReady, Stray, Wave
-from rukpak.api.v1alpha2.types import Pending, Rollback, SourcePin
+from rukpak.api.v1alpha2.status import (
+    Changes,
+    HistoryEntry,
+    Leftover,
+    LookedUp,
+    NotReady,
+    Pending,
+    Rollback,
+    SourcePin,
+    Stray,
+    Wave,
+)
 from rukpak.controller.content.limits import list_first
 
 if TYPE_CHECKING:  # slow to import, and verbs only describe what status has

@@ -16,7 +16,7 @@ from itertools import islice
 
 from rukpak.api import names
 from rukpak.api.errors import BundleError
-from rukpak.api.v1alpha2.conditions import DECISIONS, UNPACKED_REASONS, ConditionType, Reason, Retry
+from rukpak.api.v1alpha2.conditions import DECISIONS, OF_ACCOUNT, UNPACKED_REASONS, ConditionType, Reason, Retry
 from rukpak.api.v1alpha2.status import (
     CONDITION_MESSAGE_LENGTH,
     DISPLAY_LENGTH,
@@ -30,23 +30,18 @@ from rukpak.api.v1alpha2.status import (
     STRAY_ITEMS,
     WARNING_ITEMS,
     WARNING_LENGTH,
-    ConditionStatus,
-    Wave,
-)
-from rukpak.api.v1alpha2.types import (
-    BundleDeployment,
     Condition,
+    ConditionStatus,
     Display,
     NotReady,
     ObjectCounts,
     Pending,
     Pinned,
     Rollback,
-    SourcePin,
-    Spec,
-    Status,
     Stray,
+    Wave,
 )
+from rukpak.api.v1alpha2.types import BundleDeployment, SourcePin, Spec, Status
 from rukpak.controller.apply.crd_upgrade import is_about_upgrade
 from rukpak.controller.apply.leftovers import describe_left
 from rukpak.controller.apply.order import describe_awaited
@@ -83,11 +78,18 @@ def summarize(deployment: BundleDeployment, result: Report | Deletion | Internal
     """
     if isinstance(result, Report):
         return _after_report(deployment, result, now)
-    conditions = (
-        conditions_of_bug(deployment, result, now)
-        if isinstance(result, InternalError)
-        else conditions_of_deletion(deployment, result, now)
-    )
+    last = deployment.status.conditions
+    if isinstance(result, Deletion):
+        reason, message = _progress_of_deletion(result)
+        kept = _conditions(deployment, [_finding(each) for each in last if each.type in _KEPT_IN_DELETION], now)
+    else:
+        reason, message = result.reason, result.message
+        kept = tuple(each for each in last if each.type not in _OF_PROGRESS)
+    unready = [
+        Finding(ConditionType.READY, "False", reason, message),
+        Finding(ConditionType.RECONCILING, "True", reason, message),
+    ]
+    conditions = (*kept, *_conditions(deployment, unready, now))
     changes = {"observed_generation": deployment.metadata.generation, "conditions": conditions}
     return deployment.status.model_copy(update=changes)
 
@@ -228,13 +230,10 @@ _SEVERITY = (Retry.PERMANENT, Retry.SLOW, Retry.TRANSIENT, Retry.WAIT, Retry.NON
 _PEACE = "stop that client, or leave the field to it with spec.drift.ignore"
 # The fields of the spec that lead to a revision.
 _CONTENT = {"format", "sources", "config", "config_from", "processors"}
-# Without its account no Secret of a source can be read.
-_OF_ACCOUNT = (
-    Reason.SERVICE_ACCOUNT_NOT_FOUND,
-    Reason.NAMESPACE_NOT_FOUND,
-    Reason.SERVICE_ACCOUNT_REPLACED,
-    Reason.NAMESPACE_REPLACED,
-)
+
+
+_KEPT_IN_DELETION = (ConditionType.UNPACKED, ConditionType.INSTALLED, ConditionType.HEALTHY)
+_OF_PROGRESS = (ConditionType.READY, ConditionType.RECONCILING, ConditionType.STALLED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,16 +246,6 @@ class Finding:
     message: str = ""
 
 
-def conditions_of_deletion(deployment: BundleDeployment, deletion: Deletion, now: datetime) -> tuple[Condition, ...]:
-    """Return the conditions during a deletion: Unpacked, Installed and Healthy keep their last state."""
-    kept = [
-        _finding(condition)
-        for condition in deployment.status.conditions
-        if condition.type in ("Unpacked", "Installed", "Healthy")
-    ]
-    return _conditions(deployment, [*kept, *_unready(*_progress_of_deletion(deletion))], now)
-
-
 def _progress_of_deletion(deletion: Deletion) -> tuple[Reason, str]:
     if deletion.error:
         return deletion.error.reason, deletion.error.message
@@ -267,18 +256,6 @@ def _progress_of_deletion(deletion: Deletion) -> tuple[Reason, str]:
         return Reason.DELETION_BLOCKED, f"{awaited}; resolve what holds them to continue"
     left = "1 object" if deletion.remaining == 1 else f"{deletion.remaining} objects"
     return Reason.DELETING, f"{left} left to delete{f'; {awaited}' if deletion.awaited else ''}"
-
-
-def conditions_of_bug(deployment: BundleDeployment, error: BundleError, now: datetime) -> tuple[Condition, ...]:
-    """Return the conditions after a pass that a bug ended: all but those of its progress keep their last state."""
-    replaced = (ConditionType.READY, ConditionType.RECONCILING, ConditionType.STALLED)
-    kept = [condition for condition in deployment.status.conditions if condition.type not in replaced]
-    return (*kept, *_conditions(deployment, _unready(error.reason, error.message), now))
-
-
-def _unready(reason: Reason, message: str) -> list[Finding]:
-    ready, reconciling = ConditionType.READY, ConditionType.RECONCILING
-    return [Finding(ready, "False", reason, message), Finding(reconciling, "True", reason, message)]
 
 
 def skipped_kinds(deployment: BundleDeployment, report: Report) -> tuple[str, ...]:
@@ -309,7 +286,8 @@ def _findings(deployment: BundleDeployment, report: Report) -> list[Finding]:
 
 def _unpacked(report: Report) -> Finding:
     if failure := report.failure:
-        lacks_account = failure.reason in _OF_ACCOUNT and not report.wanted
+        # Without its account no Secret of a source can be read.
+        lacks_account = failure.reason in OF_ACCOUNT and not report.wanted
         # A plug-in of any type may fail with this reason.
         is_source = failure.reason is Reason.PLUGIN_FAILED and failure.place.startswith("spec.sources")
         if failure.reason in (*UNPACKED_REASONS, Reason.INTERNAL_ERROR) or lacks_account or is_source:

@@ -12,7 +12,8 @@ from typing import Any
 
 from rukpak.api import names
 from rukpak.api.v1alpha2.reading import read
-from rukpak.api.v1alpha2.types import BundleDeployment, ObjectMeta, Status, dump
+from rukpak.api.v1alpha2.status import dump
+from rukpak.api.v1alpha2.types import BundleDeployment, ObjectMeta, Status
 from rukpak.controller.kube.client import ApiError, Client
 from rukpak.controller.kube.events import EventRecorder, Note, Regarding
 from rukpak.controller.kube.resources import DEPLOYMENTS, shard_of

@@ -15,7 +15,8 @@ from typing import Any
 
 from rukpak.api.v1alpha2.conditions import DECISIONS, Reason
 from rukpak.api.v1alpha2.reading import try_to_read
-from rukpak.api.v1alpha2.types import BundleDeployment, Condition, HistoryEntry, Pending, SourcePin
+from rukpak.api.v1alpha2.status import Condition, HistoryEntry, Pending
+from rukpak.api.v1alpha2.types import BundleDeployment, SourcePin
 from rukpak.controller.apply.leftovers import LAST_APPLIED
 from rukpak.controller.kube.events import count_of, last_seen
 from rukpak.controller.status.report import describe_changes, name_of_reported, short

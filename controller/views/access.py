@@ -16,7 +16,8 @@ from typing import Any
 
 from rukpak.api import names
 from rukpak.api.v1alpha2.reading import try_to_read
-from rukpak.api.v1alpha2.types import BundleDeployment, Pending, Status
+from rukpak.api.v1alpha2.status import Pending
+from rukpak.api.v1alpha2.types import BundleDeployment, Status
 from rukpak.controller.building.revision import Revision
 from rukpak.controller.content.limits import some
 from rukpak.controller.kube.client import PAGE_ITEMS, Client, Response

@@ -20,7 +20,7 @@ from typing import Any
 
 from rukpak.api import names
 from rukpak.api.errors import BundleError
-from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.api.v1alpha2.conditions import OF_ABSENCE, Reason
 from rukpak.api.v1alpha2.reading import try_to_read
 from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.apply import leftovers
@@ -88,7 +88,7 @@ from rukpak.controller.kube.resources import GroupVersionKind, read_kinds
 from rukpak.controller.observe.deployments import find_hindrance
 from rukpak.controller.observe.records import Record, Tree, entry_of, fields_of, key_of, pass_on, project
 from rukpak.controller.processes.supervision import Supervisor
-from rukpak.controller.revisions.accounts import OF_ABSENCE, Account, identify
+from rukpak.controller.revisions.accounts import Account, identify
 from rukpak.controller.views import MisuseError
 from rukpak.controller.views.access import REQUESTS, Deployments, select_owned, try_to_list
 from rukpak.controller.views.comparison import (

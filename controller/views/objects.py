@@ -16,8 +16,8 @@ from typing import Any
 
 from rukpak.api import names
 from rukpak.api.v1alpha2.conditions import DECISIONS, Reason, Retry
-from rukpak.api.v1alpha2.status import HistoryEntry, NotReady
-from rukpak.api.v1alpha2.types import BundleDeployment, Status, Verified
+from rukpak.api.v1alpha2.status import HistoryEntry, NotReady, Verified
+from rukpak.api.v1alpha2.types import BundleDeployment, Status
 from rukpak.controller.apply.drift import DriftedObject, as_compared, explain
 from rukpak.controller.apply.ownership import Owner, make_body
 from rukpak.controller.apply.targets import Target, find_waves, make_targets

@@ -19,7 +19,7 @@ import pytest
 from hack.reference.sections import read_examples
 from rukpak.api.v1alpha2.conditions import ConditionType
 from rukpak.api.v1alpha2.schema import crd
-from rukpak.api.v1alpha2.types import Condition, Display, NotReady, ObjectCounts, SourcePin, Status, dump
+from rukpak.api.v1alpha2.status import Condition, Display, NotReady, ObjectCounts, SourcePin, Status, dump
 from rukpak.controller.playground.cluster import Cluster, KubectlError
 from rukpak.controller.playground.processes import wait_for
 from tests.support.bundles import DEPLOYMENTS

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from rukpak.api.v1alpha2.types import SecretReference, Source
+from rukpak.api.v1alpha2.fields import SecretReference
+from rukpak.api.v1alpha2.types import Source
 
 IMAGE = {"ref": "foo/bar:v1"}
 GIT = {"repository": "https://github.com/foo/bar"}

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from pydantic import ValidationError
 
-from rukpak.api.v1alpha2.types import Condition, Display, NotReady, ObjectCounts, SourcePin, Status, dump
+from rukpak.api.v1alpha2.status import Condition, Display, NotReady, ObjectCounts, SourcePin, Status, dump
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, 987654, tzinfo=timezone(timedelta(hours=2)))
 COUNTS = {

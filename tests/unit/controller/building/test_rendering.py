@@ -33,7 +33,7 @@ from rukpak.api.plugins import (
     RenderRequest,
 )
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.api.v1alpha2.types import Processor
+from rukpak.api.v1alpha2.processors import Processor
 from rukpak.controller.building import entry_points, rendering
 from rukpak.controller.building.builder import render_here_or_in_child
 from rukpak.controller.building.config_values import Confidential

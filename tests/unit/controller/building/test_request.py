@@ -11,7 +11,8 @@ from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Access, Capabilities, CustomKind, Entry, Resolution
 from rukpak.api.plugins import Source as Plugin
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.api.v1alpha2.types import SourcePin, Spec, Verified
+from rukpak.api.v1alpha2.status import Verified
+from rukpak.api.v1alpha2.types import SourcePin, Spec
 from rukpak.controller.building.entry_points import source_of
 from rukpak.controller.building.request import (
     Request,

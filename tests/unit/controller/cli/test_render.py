@@ -24,8 +24,8 @@ import pytest
 
 from rukpak.api import names
 from rukpak.api.plugins import Hook, ProcessRequest, Rendering
+from rukpak.api.v1alpha2.processors import Processor
 from rukpak.api.v1alpha2.reading import try_to_read
-from rukpak.api.v1alpha2.types import Processor
 from rukpak.controller.building.entry_points import PROCESSORS
 from rukpak.controller.cli import main
 from rukpak.controller.cli.content import guess_format

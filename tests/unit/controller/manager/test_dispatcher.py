@@ -4,6 +4,8 @@ import pytest
 
 from rukpak.controller.manager.queue import WorkQueue
 from rukpak.controller.manager.workers import HEALTH_SECONDS, Dispatcher
+from rukpak.controller.observe.following import Topic
+from rukpak.controller.revisions.accounts import RIGHTS_SECONDS
 
 
 class Noted(WorkQueue):
@@ -62,3 +64,11 @@ def test_a_restored_cluster_makes_the_reconciler_start_over(noted: Noted) -> Non
     dispatcher.reconciler = reconciler  # type: ignore[assignment]
     dispatcher.cluster_restored()
     assert (reconciler.started_over, noted.noted) == (1, [])
+
+
+def test_only_a_change_of_rights_waits_for_the_api_server_to_use_it(noted: Noted) -> None:
+    dispatcher = Dispatcher(noted)
+    for topic in Topic:
+        dispatcher.followed_changed(topic, topic.name)
+    delays = {name: seconds for name, seconds in noted.noted if seconds}
+    assert (len(noted.noted), delays) == (len(Topic), {"RIGHTS": RIGHTS_SECONDS})

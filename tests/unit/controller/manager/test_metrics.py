@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rukpak.api.v1alpha2.types import BundleDeployment, Pending
+from rukpak.api.v1alpha2.status import Pending
+from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.manager.metrics import DESCRIBED, PROCESS_METRICS, Metrics, ProcessState
 from rukpak.controller.manager.queue import WorkQueue
-from rukpak.controller.revisions.background import Counts
 from rukpak.controller.telemetry import Phase, SourceResult
 
 SCRAPE_SECONDS, SCRAPE_BYTES = 0.05, 1 << 20
@@ -50,7 +50,7 @@ def serve(
         leading=lambda: leading,
         deployments=lambda: deployments,
         store_bytes=lambda: 4096,
-        preparations=lambda: Counts(waiting=7, active=2),
+        preparations=lambda: {"waiting": 7, "active": 2},
         version="1.2.3",
         confinement={"landlock": 7, "seccomp": 1, "network_namespace": 0},
         only_problems=only_problems,

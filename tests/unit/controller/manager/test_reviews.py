@@ -12,12 +12,10 @@ import pytest
 
 from rukpak.controller.kube.client import Client
 from rukpak.controller.manager.serving import (
-    ACCESS_REVIEWS,
     CONCURRENT_REVIEWS,
     IN_TOTAL,
     KEPT_VERDICTS,
     PER_PEER,
-    TOKEN_REVIEWS,
     Reviewer,
 )
 from rukpak.controller.playground.processes import wait_for
@@ -25,6 +23,8 @@ from tests.support.clock import Clock
 from tests.support.fake_api import FakeApi, Fault
 
 PEER = "10.0.0.1"
+TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
+ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 USER = {"username": "system:serviceaccount:monitoring:prometheus", "uid": "1", "groups": ["system:authenticated"]}
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from rukpak.api import names
-from rukpak.api.v1alpha2.types import Pending
+from rukpak.api.v1alpha2.status import Pending
 from tests.support.fake_cluster import DEFINITIONS, Json, KilledError
 from tests.support.reconciling import NAME, PATH, World
 

@@ -12,7 +12,7 @@ import pytest
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.kube.errors import ApiError
-from rukpak.controller.revisions.background import BackgroundWork, Counts, Place
+from rukpak.controller.revisions.background import BackgroundWork, Place
 from rukpak.controller.telemetry import InternalError, Observer, reconcile_id
 
 SECONDS = 60.0
@@ -222,7 +222,7 @@ def drip(pool: Pool, until: threading.Event, count: int, place: Place = ANN) -> 
 def test_what_never_ends_holds_half_of_the_workers_and_no_other_tenant_up(pool: Pool) -> None:
     end = threading.Event()
     drip(pool, end, 100)
-    assert pool.background.counts() == Counts(waiting=98, active=2)
+    assert pool.background.counts() == {"waiting": 98, "active": 2}
     pool.background.take("shop", "t1", lambda _: "made", BEN)
     assert pool.wait() == "shop"
     end.set()
@@ -253,7 +253,7 @@ def test_what_nobody_asks_for_any_more_does_not_wait_either(pool: Pool) -> None:
     drip(pool, end, 4)
     pool.background.cancel("drip-2")
     pool.background.take("drip-3", "t2", lambda _: "made", ANN)
-    assert pool.background.counts() == Counts(waiting=1, active=2)
+    assert pool.background.counts() == {"waiting": 1, "active": 2}
     end.set()
 
 
@@ -264,4 +264,4 @@ def test_work_that_fails_frees_its_place(pool: Pool) -> None:
     for number in range(9):
         pool.background.take(f"fails-{number}", "t1", fail, ANN)
     assert {pool.wait() for _ in range(9)} == {f"fails-{number}" for number in range(9)}
-    assert pool.background.counts() == Counts(waiting=0, active=0)
+    assert pool.background.counts() == {"waiting": 0, "active": 0}

@@ -9,8 +9,7 @@ import pytest
 
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.api.v1alpha2.status import HistoryEntry
-from rukpak.api.v1alpha2.types import Rollback, Wave
+from rukpak.api.v1alpha2.status import HistoryEntry, Rollback, Wave
 from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.observe.health.verdict import Health
 from rukpak.controller.observe.progress import Progress

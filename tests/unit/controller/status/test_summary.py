@@ -8,8 +8,7 @@ import pytest
 
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
-from rukpak.api.v1alpha2.status import LeftField, Leftover
-from rukpak.api.v1alpha2.types import Status, dump
+from rukpak.api.v1alpha2.status import LeftField, Leftover, Status, dump
 from rukpak.controller.apply.drift import DriftedObject
 from rukpak.controller.observe.health.verdict import State, Verdict
 from rukpak.controller.status.report import Report
