@@ -141,14 +141,22 @@ def judge(  # noqa: PLR0911 - one rule each
     if passed := _judge_passing(record, owner, hand_over):
         return passed
     evicts = record.controller_uid not in ("", owner.uid)
-    if _was_ours(record, owner, exists):
+    # The group counts: Fleet has a kind of the same name.
+    is_deployments = evicts and (record.controller_group, record.controller_kind) == (names.GROUP, names.KIND)
+    is_stale = is_deployments and record.controller_name == owner.name and not exists(owner.name, record.controller_uid)
+    is_rivals = record.owner not in ("", owner.name) and exists(record.owner, record.owner_uid)
+    was_ours = record.released_from == owner.name or was_applied(record, owner)
+    if was_ours and (is_stale or not evicts) and not is_rivals:
         return Judgement(situation=Situation.TAKE_BACK, evicts=evicts)
-    deployment = _other_deployment(record, owner, exists)
-    claimant = _controller(record, owner) or (f'{names.KIND} "{deployment}"' if deployment else record.marks)
+    if evicts:
+        claimant = f'{record.controller_kind} "{record.controller_name}"'
+        deployment = record.controller_name if is_deployments else ""
+    else:
+        deployment = record.owner if is_rivals else ""
+        claimant = f'{names.KIND} "{deployment}"' if is_rivals else record.marks
     may_adopt = collision_protection == "None" or (collision_protection == "IfNoController" and not claimant)
     # Bundles may share a Namespace: if each of them took it from the other, that would never end.
-    is_others = bool(deployment or _controller(record, owner))
-    if (record.key.group, record.key.kind) == ("", "Namespace") and (is_others or not may_adopt):
+    if record.key[:2] == NAMESPACE and (evicts or is_rivals or not may_adopt):
         return Judgement(situation=Situation.USED)
     if may_adopt:
         return Judgement(situation=Situation.ADOPT, owner=claimant, evicts=evicts)
@@ -286,41 +294,6 @@ def _reference(owner: Owner) -> dict[str, Any]:
     return {"apiVersion": API_VERSION, "kind": names.KIND, "name": owner.name, "uid": owner.uid, "controller": True}
 
 
-def _was_ours(record: Record, owner: Owner, exists: Exists) -> bool:
-    has_been = record.released_from == owner.name or was_applied(record, owner)
-    return has_been and _is_free(record, owner, exists)
-
-
-def _is_free(record: Record, owner: Owner, exists: Exists) -> bool:
-    stale = (
-        _is_deployment(record)
-        and record.controller_name == owner.name
-        and not exists(owner.name, record.controller_uid)
-    )
-    return (stale or not _controller(record, owner)) and not _has_other_owner(record, owner, exists)
-
-
-def _is_deployment(record: Record) -> bool:
-    # The group counts: Fleet has a kind of the same name.
-    return (record.controller_group, record.controller_kind) == (names.GROUP, names.KIND)
-
-
-def _controller(record: Record, owner: Owner) -> str:
-    if record.controller_uid in ("", owner.uid):
-        return ""
-    return f'{record.controller_kind} "{record.controller_name}"'
-
-
-def _has_other_owner(record: Record, owner: Owner, exists: Exists) -> bool:
-    return record.owner not in ("", owner.name) and exists(record.owner, record.owner_uid)
-
-
-def _other_deployment(record: Record, owner: Owner, exists: Exists) -> str:
-    if record.controller_uid not in ("", owner.uid):
-        return record.controller_name if _is_deployment(record) else ""
-    return record.owner if _has_other_owner(record, owner, exists) else ""
-
-
 def _describe_collision(claimant: str, deployment: str) -> str:
     if deployment:  # with collisionProtection None in both of them, each would keep taking it from the other
         return (
@@ -342,11 +315,6 @@ class RevisionObject:
     kind: GroupVersionKind
     carries_reference: bool
     """Whether the garbage collector deletes it after its BundleDeployment."""
-
-    @property
-    def group_kind(self) -> tuple[str, str]:
-        """The kind without its version."""
-        return (self.kind.group, self.kind.kind)
 
 
 def name_objects(

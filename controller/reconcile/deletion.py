@@ -28,7 +28,7 @@ from rukpak.controller.apply.order import (
     plan_teardown,
     served_group,
 )
-from rukpak.controller.apply.ownership import Owner, RemovalCause, RevisionObject, loses_reference
+from rukpak.controller.apply.ownership import Owner, RemovalCause, RevisionObject, find_strays, loses_reference
 from rukpak.controller.apply.removal import Removal
 from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.configuration import User
@@ -138,7 +138,7 @@ def _remove(context: Context, teardown: Teardown, mandate: Mandate, unreadable: 
 def _left(context: Context, mandate: Mandate) -> dict[ObjectKey, Record]:
     observed = context.services.watches.objects.of(context.name)
     named = observed if mandate.named is None else mandate.named
-    inventory.report_strays(context, inventory.look_for_strays(context, observed, named))
+    inventory.report_strays(context, find_strays(observed, named, owner=context.owner))
     return {
         key: each for key, each in observed.items() if key in named and key not in context.memory.deletion.abandoned
     }
@@ -154,7 +154,7 @@ def _abandon(context: Context, mandate: Mandate, hindrance: BundleError) -> Requ
     unseen = {
         key: each
         for key, each in (mandate.named or {}).items()
-        if context.services.watches.objects.is_forbidden(*each.group_kind)
+        if context.services.watches.objects.is_forbidden(*key[:2])
     }
     staying |= {key for key, each in unseen.items() if not each.carries_reference}
     context.record([note_on_hindrance(hindrance, staying)])

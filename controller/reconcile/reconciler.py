@@ -22,7 +22,7 @@ from http import HTTPStatus
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import ConditionType, Reason
 from rukpak.api.v1alpha2.types import BundleDeployment
-from rukpak.controller.apply.ownership import is_unfinished
+from rukpak.controller.apply.ownership import find_strays, is_unfinished
 from rukpak.controller.apply.plan import Action, Outcome, OvertakenError
 from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.client import ApiError
@@ -32,7 +32,7 @@ from rukpak.controller.reconcile import deletion, gates, installation, stored
 from rukpak.controller.reconcile.context import NEVER, UNKNOWN_SECONDS, UNLISTED, UNSYNCED, Context, Requeue, Services
 from rukpak.controller.reconcile.finding import Wanted, find_wanted, follow_config, poll_sources, seconds_to_poll
 from rukpak.controller.reconcile.gates import find_dependency_cycle
-from rukpak.controller.reconcile.inventory import had_any, look_for_strays, read_kept, report_strays
+from rukpak.controller.reconcile.inventory import had_any, read_kept, report_strays
 from rukpak.controller.reconcile.memory import Memories
 from rukpak.controller.reconcile.planning import make_work, plan_repair
 from rukpak.controller.retries import SLOW_SECONDS, Retries, waits_for_cluster
@@ -360,12 +360,12 @@ def _report_settled(context: Context) -> Report | None:
         return None
     look = _look(context) if outcomes else look
     status, memory, observed = context.status, context.memory, look.records
-    strays: frozenset[ObjectKey] = frozenset()
+    strays: tuple[ObjectKey, ...] = ()
     if outcomes or len(observed) > len(memory.ledger.left):
-        strays = look_for_strays(context, observed, memory.ledger.left, memory.stored.older)
-        if strays and had_any(context, strays):
+        found = find_strays(observed, memory.ledger.left, memory.stored.older, owner=context.owner)
+        if found and had_any(context, [record.key for record in found]):
             return None  # a pass over everything prunes them
-        report_strays(context, strays)
+        strays = report_strays(context, found)
     return Report(
         wanted=status.revision,
         revision=status.installed_revision,
@@ -374,7 +374,7 @@ def _report_settled(context: Context) -> Report | None:
         drifted=tuple(outcome.drift for outcome in outcomes if outcome.drift),
         awaiting_prune=tuple(_kept(context, observed, memory.stored.older)),
         conflicts=tuple(memory.ledger.conflicts()),
-        strays=tuple(sorted(strays)),
+        strays=strays,
         progress=installation.assess_installed(context),
         managed_state=memory.ledger.managed_state if outcomes and not memory.ledger.drifted(look) else None,
         leftovers=installation.review_leftovers(context, outcomes),
