@@ -403,7 +403,8 @@ class HookRunner:
         options.progress.running.discard(identity)
         if status.state is HookState.SUCCEEDED:
             return None
-        verdict, cause = self._explain(hook, live), status.message
+        pods, cause = self._read_pods(hook, live, FEW_PODS), status.message
+        verdict = None if pods is None else explain(pods)
         if verdict and verdict.reason != cause:
             cause += f"; {_describe(verdict)}"
         remedy = "check the logs of its pods"
@@ -416,10 +417,6 @@ class HookRunner:
         if hook.event.is_of_teardown:
             remedy += f"; {_WAY_OUT}"
         return BundleError(Reason.HOOK_FAILED, f"{hook} failed ({cause}); {remedy}")
-
-    def _explain(self, hook: PlannedHook, live: dict[str, Any]) -> Verdict | None:
-        pods = self._read_pods(hook, live, FEW_PODS)
-        return None if pods is None else explain(pods)
 
     def _await(self, hook: PlannedHook, record: Record, options: HookOptions) -> BundleError:
         verdict = _time(hook, record, options)
