@@ -39,6 +39,7 @@ from rukpak.controller.observe.explanations import Question, may_explain
 from rukpak.controller.observe.records import Record
 from rukpak.controller.reconcile import hook_phases, inventory, stored
 from rukpak.controller.reconcile.context import NEVER, UNLISTED, Context, Requeue
+from rukpak.controller.reconcile.memory import DELETED
 from rukpak.controller.revisions.accounts import account_of
 from rukpak.controller.status.notes import (
     note_on_dependents,
@@ -151,12 +152,11 @@ def _abandon(context: Context, mandate: Mandate, hindrance: BundleError) -> Requ
     ours = plan_teardown(observed, _owner(context)).remaining
     named = observed if mandate.named is None else mandate.named
     staying = {record.key for record in ours if record.key in named and not is_garbage_collected(record)}
-    unseen = {
-        key: each
+    staying |= {
+        key
         for key, each in (mandate.named or {}).items()
-        if context.services.watches.objects.is_forbidden(*key[:2])
+        if not each.carries_reference and context.services.watches.objects.is_forbidden(*key[:2])
     }
-    staying |= {key for key, each in unseen.items() if not each.carries_reference}
     context.record([note_on_hindrance(hindrance, staying)])
     return _finish(context)
 
@@ -345,4 +345,4 @@ def _seconds_to_report(seconds: float) -> float:
 def _age(context: Context) -> float:
     # Of both ages the greater: by the time of day, which a restart keeps, and as seen by this process.
     since = context.metadata.deletion_timestamp
-    return max((context.now() - since).total_seconds() if since else 0.0, context.memory.deletion_age())
+    return max((context.now() - since).total_seconds() if since else 0.0, context.memory.seconds_since(DELETED))

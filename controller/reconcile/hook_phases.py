@@ -33,10 +33,12 @@ def before_upgrade(context: Context, wanted: Wanted, revision: Revision) -> Bund
     Raises: ApiError.
     """
     status = context.status
-    if status.installed_revision == revision.digest:
+    is_installed = status.installed_revision == revision.digest
+    if is_installed:
         context.memory.hooks.contested = None  # of an upgrade that was given up
     has_begun = status.revision == revision.digest and not status.managed_state
-    if not status.installed_revision or has_begun or _is_untouched(context, wanted):
+    is_untouched = is_installed and (not wanted.recalled or status.managed_state)
+    if not status.installed_revision or has_begun or is_untouched:
         return None
     return _run(revision, HookEvent.PRE_ROLLBACK if wanted.recalled else HookEvent.PRE_UPGRADE, context)
 
@@ -149,11 +151,6 @@ def _options(context: Context, revision: Revision, user: User | None) -> HookOpt
 
 def _waits_for_hooks(key: ObjectKey) -> bool:
     return position_of(key).stage is not Stage.DEFINITIONS
-
-
-def _is_untouched(context: Context, wanted: Wanted) -> bool:
-    is_installed = wanted.revision is not None and context.status.installed_revision == wanted.revision.digest
-    return is_installed and (not wanted.recalled or bool(context.status.managed_state))
 
 
 def _is_done(context: Context, wanted: Wanted) -> bool:

@@ -33,7 +33,7 @@ from rukpak.controller.reconcile.context import NEVER, UNKNOWN_SECONDS, UNLISTED
 from rukpak.controller.reconcile.finding import Wanted, find_wanted, follow_config, poll_sources, seconds_to_poll
 from rukpak.controller.reconcile.gates import find_dependency_cycle
 from rukpak.controller.reconcile.inventory import had_any, read_kept, report_strays
-from rukpak.controller.reconcile.memory import Memories
+from rukpak.controller.reconcile.memory import KNOWN, LISTING, Memories
 from rukpak.controller.reconcile.planning import make_work, plan_repair
 from rukpak.controller.retries import SLOW_SECONDS, Retries, waits_for_cluster
 from rukpak.controller.revisions.accounts import OF_ABSENCE, is_up_to_date, judge, record
@@ -229,6 +229,8 @@ def _record_account(context: Context) -> tuple[Context, BundleError | None]:
     return context, None
 
 
+SOON_SECONDS = 20.0
+"""For so long status does not report that a kind has not been listed yet."""
 FIRST_SECONDS = 3.0
 """For so long status does not report that the sources of a new BundleDeployment are being resolved or fetched."""
 RETRIED_SECONDS = 20.0
@@ -323,14 +325,14 @@ def _defer(context: Context, report: Report) -> Requeue | None:
     Work that has just started is not reported; its end triggers a pass.
     """
     status, memory = context.status, context.memory
-    if report.unknown and memory.is_listing_new():
+    if report.unknown and memory.seconds_since(LISTING) < SOON_SECONDS:
         return UNLISTED
     # Its pins are needed once something is applied, and recorded before that at the latest.
     is_new = not (status.sources or status.conditions)
-    if report.fetching and is_new and memory.age() < FIRST_SECONDS:
+    if report.fetching and is_new and memory.seconds_since(KNOWN) < FIRST_SECONDS:
         return Requeue(after=FIRST_SECONDS, cause="resolving the sources")
     # A failure is reported until its retry has ended, also after a restart.
-    if report.fetching and _shows_failure(context) and memory.age() < RETRIED_SECONDS:
+    if report.fetching and _shows_failure(context) and memory.seconds_since(KNOWN) < RETRIED_SECONDS:
         return Requeue(after=RETRIED_SECONDS, cause="retrying after a restart")
     return None
 
