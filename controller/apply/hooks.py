@@ -12,7 +12,7 @@ the deadline has failed, but is left running: if it succeeds after all, what wai
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from http import HTTPStatus
@@ -284,6 +284,11 @@ class LateHookError(BundleError):
     """A hook is not done by the deadline, and still runs: it is neither run again nor held back."""
 
 
+def has_run(revision: Revision, event: HookEvent, progress: HookProgress) -> bool:
+    """Whether all hooks of an event are known to have succeeded; true without hooks."""
+    return all(hook.run in progress.done for hook in hooks_of(revision, event))
+
+
 class HookRunner:
     """Runs the hooks of revisions."""
 
@@ -311,13 +316,13 @@ class HookRunner:
         options.progress.done.add(hooks[0].run)
         return None
 
-    def tidy(self, revision: Revision, options: HookOptions, is_over: Callable[[HookEvent], bool]) -> HookRemains:
+    def tidy(self, revision: Revision, options: HookOptions, over: Collection[HookEvent]) -> HookRemains:
         """Delete the hooks that are done and that their policies do not keep: a restart forgets that it was tried.
 
         Args:
             revision: whose hooks these are.
             options: of its BundleDeployment.
-            is_over: whether no more hooks of an event will run.
+            over: events of which no more hooks will run.
         """
         failures: list[Removal] = []
         running: list[ObjectKey] = []
@@ -325,7 +330,7 @@ class HookRunner:
             found = self._find_run(hooks_of(revision, event), options, failures)
             states = {hook.key: assess(live, hook.key).state for hook, live in found}
             running += [key for key, state in states.items() if state is HookState.RUNNING and runs_once(key)]
-            has_succeeded = is_over(event) and set(states.values()) <= {HookState.SUCCEEDED}
+            has_succeeded = event in over and set(states.values()) <= {HookState.SUCCEEDED}
             for hook, live in reversed(found):
                 has_failed = states[hook.key] is HookState.FAILED
                 policy = FAILED if has_failed else SUCCEEDED if has_succeeded else None
@@ -351,10 +356,6 @@ class HookRunner:
             if live is not None and is_of_run(live, hook, options.owner):
                 found.append((hook, live))
         return found
-
-    def has_run(self, revision: Revision, event: HookEvent, progress: HookProgress) -> bool:
-        """Whether all hooks of an event are known to have succeeded; true without hooks."""
-        return all(hook.run in progress.done for hook in hooks_of(revision, event))
 
     def _attempt(self, hook: PlannedHook, options: HookOptions) -> BundleError | None:
         key, attempt = (hook.key, hook.event), f"{hook.run} {options.spec_version}"

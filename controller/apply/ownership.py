@@ -239,13 +239,12 @@ def is_always_replaced(manager: str, owner: str, *, leaves: bool) -> bool:
 
 def carries_owner_reference(manifest: Mapping[str, Any], *, orphan: bool) -> bool:
     """Whether an object is applied with a controller reference; `orphan`: the deletionPolicy is Orphan."""
-    key = key_of(manifest)
-    return not orphan and (key.group, key.kind) not in DATA_KINDS and not is_kept(manifest)
+    return not orphan and key_of(manifest)[:2] not in DATA_KINDS and not is_kept(manifest)
 
 
 def loses_reference(record: Record, *, orphan: bool) -> bool:
     """Whether an observed object must have no controller reference of ours (rule 5)."""
-    return orphan or (record.key.group, record.key.kind) in DATA_KINDS or is_marked_to_stay(record)
+    return orphan or record.key[:2] in DATA_KINDS or is_marked_to_stay(record)
 
 
 def is_marked_to_stay(record: Record) -> bool:
@@ -464,12 +463,10 @@ class RemovalCause(Enum):
 
 def dispose(record: Record, cause: RemovalCause) -> Disposal:
     """Decide what is done with an object of ours that is removed. Pure."""
-    group_kind = (record.key.group, record.key.kind)
+    group_kind = record.key[:2]
     if cause is RemovalCause.ORPHAN or is_marked_to_stay(record):
         return Disposal.RELEASE
-    if group_kind == NAMESPACE:
-        return Disposal.DELETE_UNUSED
-    if group_kind == CRD and cause is RemovalCause.TEARDOWN:
+    if group_kind == NAMESPACE or (group_kind == CRD and cause is RemovalCause.TEARDOWN):
         return Disposal.DELETE_UNUSED
     if group_kind in _DATA and record.prune != "true":
         return Disposal.RELEASE

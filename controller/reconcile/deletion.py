@@ -185,11 +185,10 @@ def _tidy_hooks(context: Context, mandate: Mandate) -> Requeue | None:
     remains = hook_phases.tidy(context, inventory.revisions_with_hooks(context), mandate.user)
     if remains.unknown:
         return UNLISTED
-    failures = [each for each in remains.failures if each.error]
-    denied = [each for each in failures if mandate.user and each.error and each.error.reason is Reason.FORBIDDEN]
-    if len(denied) < len(failures):
-        error = next(each.error for each in failures if each not in denied)
-        _write(context, Deletion(remaining=len(failures), error=error))
+    denied = list(filter(_is_denied, remains.failures)) if mandate.user else []
+    if len(denied) < len(remains.failures):
+        error = next(each.error for each in remains.failures if each not in denied)
+        _write(context, Deletion(remaining=len(remains.failures), error=error))
         return Requeue(after=hook_phases.seconds_to_retry(context), failed=True, cause="a hook cannot be deleted")
     left = [note_on_hooks(sorted(remains.running))] if remains.running else []
     context.record([*notes_on_abandoned(denied), *left])
@@ -273,12 +272,9 @@ def _remove_now(context: Context, teardown: Teardown, cause: RemovalCause, user:
 
 
 def _abandon_denied(context: Context, failures: Mapping[ObjectKey, BundleError]) -> None:
-    denied = {key: each for key, each in failures.items() if each.reason is Reason.FORBIDDEN}
     known = context.memory.deletion.abandoned
-    _give_up(
-        context,
-        [Removal(record=Record(key=key), error=each) for key, each in denied.items() if key not in known],
-    )
+    news = (Removal(record=Record(key=key), error=each) for key, each in failures.items() if key not in known)
+    _give_up(context, list(filter(_is_denied, news)))
 
 
 def _give_up(context: Context, removals: list[Removal]) -> None:
