@@ -23,7 +23,7 @@ from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller import untrusted
 from rukpak.controller.apply.ledger import Left
-from rukpak.controller.apply.ownership import Owner, applied_digest
+from rukpak.controller.apply.ownership import Owner, add_marks
 from rukpak.controller.apply.plan import Options
 from rukpak.controller.apply.removal import Removal
 from rukpak.controller.apply.replies import ApplyFailure, Recovery, classify
@@ -134,12 +134,7 @@ def make_hook_body(hook: PlannedHook, owner: Owner) -> dict[str, Any]:
 
     With the applied digest, a later revision can take over the object as an ordinary one.
     """
-    metadata = dict(hook.manifest["metadata"])
-    metadata["labels"] = {**(metadata.get("labels") or {}), names.OWNER_LABEL: owner.name}
-    metadata["annotations"] = {**(metadata.get("annotations") or {}), names.HOOK_RUN: _run_of(hook, owner)}
-    body = {**hook.manifest, "metadata": metadata}
-    metadata["annotations"][names.APPLIED_DIGEST] = applied_digest(body)
-    return body
+    return add_marks(hook.manifest, owner, {names.HOOK_RUN: _run_of(hook, owner)})
 
 
 def _run_of(hook: PlannedHook, owner: Owner) -> str:

@@ -12,7 +12,7 @@ Not here: reading an object before its first apply (requests.py), adopting (send
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -270,14 +270,22 @@ def make_body(manifest: Mapping[str, Any], owner: Owner) -> dict[str, Any]:
         manifest: an applicable object (controller/formats/README.md).
         owner: the BundleDeployment.
     """
+    references = [_reference(owner)] if carries_owner_reference(manifest, orphan=owner.orphan) else []
+    return add_marks(manifest, owner, {names.OWNER_UID: owner.uid}, references)
+
+
+def add_marks(
+    manifest: Mapping[str, Any], owner: Owner, annotations: Mapping[str, str], references: Sequence[Any] = ()
+) -> dict[str, Any]:
+    """Return an object with our label, these annotations and owner references, and the digest of all of it."""
     metadata = dict(manifest["metadata"])
     metadata["labels"] = {**(metadata.get("labels") or {}), names.OWNER_LABEL: owner.name}
-    metadata["annotations"] = {**(metadata.get("annotations") or {}), names.OWNER_UID: owner.uid}
-    if carries_owner_reference(manifest, orphan=owner.orphan):
-        metadata["ownerReferences"] = [_reference(owner)]
-    digest = applied_digest({**manifest, "metadata": metadata})
-    metadata["annotations"] = {**metadata["annotations"], names.APPLIED_DIGEST: digest}
-    return {**manifest, "metadata": metadata}
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), **annotations}
+    if references:
+        metadata["ownerReferences"] = references
+    body = {**manifest, "metadata": metadata}
+    metadata["annotations"][names.APPLIED_DIGEST] = applied_digest(body)
+    return body
 
 
 def applied_digest(body: Mapping[str, Any]) -> str:

@@ -439,7 +439,7 @@ def assess_installed(context: Context) -> Progress:
 
 def assess_work(
     work: Work,
-    outcomes: Iterable[Outcome] = (),
+    outcomes: Collection[Outcome] = (),
     left_out: Collection[ObjectKey] = (),
     refusals: Mapping[ObjectKey, BundleError] | None = None,
 ) -> Progress:
@@ -461,7 +461,6 @@ def assess_work(
         and t.key not in context.memory.ledger.used
         and not is_finished(t, observed.get(t.key), started=options.is_started(t))
     }
-    outcomes = list(outcomes)
     held = next((each.error for each in outcomes if isinstance(each.error, WaveError)), None)
     tracker = context.memory.health
     tracker.reader = Reader()
@@ -511,7 +510,7 @@ def collect_warnings(
     return tuple(dict.fromkeys([*ours, *(text for outcome in sent for text in outcome.warnings)]))
 
 
-def review_leftovers(context: Context, outcomes: Iterable[Outcome]) -> tuple[Leftover, ...]:
+def review_leftovers(context: Context, outcomes: Collection[Outcome]) -> tuple[Leftover, ...]:
     """Return what is left on objects: what status has, as far as it still holds, and what was just found.
 
     Objects are read if they have changed since, or this process has not read them; watches tell of the next changes.
@@ -520,7 +519,7 @@ def review_leftovers(context: Context, outcomes: Iterable[Outcome]) -> tuple[Lef
         context: of the pass.
         outcomes: of the pass. What they tell replaces what was known of an object; one that was made again has none.
     """
-    objects, known, outcomes = context.services.watches.objects, context.status.leftovers, list(outcomes)
+    objects, known = context.services.watches.objects, context.status.leftovers
     found = {outcome.task.target.key: outcome.left for outcome in outcomes if outcome.left}
     made = {o.task.target.key for o in outcomes if o.tried and not o.error and o.task.action is Action.CREATE}
     observed = objects.of(context.name) if known or found else {}

@@ -15,7 +15,7 @@ reads the revision.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from http import HTTPStatus
 
@@ -452,9 +452,9 @@ def _repair_drifted(
     return None if any(outcome.error for outcome in outcomes) else outcomes
 
 
-def _warnings_after_repairs(context: Context, outcomes: Iterable[Outcome]) -> tuple[str, ...] | None:
+def _warnings_after_repairs(context: Context, outcomes: Collection[Outcome]) -> tuple[str, ...] | None:
     """Return the warnings after repairs; None if nothing was sent."""
-    installed, outcomes = installation.find_installed(context), list(outcomes)
+    installed = installation.find_installed(context)
     if installed is None or not outcomes:
         return None
     on_cluster = installation.warnings_on_cluster(context, installed.targets.rest, context.recorded_kinds)
