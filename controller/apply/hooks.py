@@ -81,7 +81,6 @@ class PlannedHook:
     event: HookEvent
     run: str
     """Identifies the run of one BundleDeployment: a live object with the same value is not from an older run."""
-    weight: int
     delete_policies: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -107,8 +106,9 @@ class HookStatus:
 
 def hooks_of(revision: Revision, event: HookEvent) -> list[PlannedHook]:
     """Return the hooks of an event in run order."""
-    hooks = [_hook(each, revision, event) for each in revision.hooks if event.value in each["events"]]
-    return sorted(hooks, key=lambda hook: (hook.weight, hook.key.name))
+    hooks = [each for each in revision.hooks if event.value in each["events"]]
+    hooks.sort(key=lambda each: (each["weight"], each["manifest"]["metadata"]["name"]))
+    return [_hook(each, revision, event) for each in hooks]
 
 
 def kinds_of(revision: Revision) -> set[GroupVersionKind]:
@@ -124,7 +124,6 @@ def _hook(fields: Mapping[str, Any], revision: Revision, event: HookEvent) -> Pl
         manifest=manifest,
         event=event,
         run=f"{event.value} {revision.digest}",
-        weight=fields["weight"],
         delete_policies=tuple(fields["deletePolicies"]),
     )
 

@@ -367,9 +367,7 @@ class Sender:
     ) -> ApplyRequest | None:
         match failure.recovery:
             case Recovery.JUDGE_AGAIN:
-                # Not through the pool: its threads might all wait for each other.
-                found = self._reader.read((request.task.target.key, request.resource), request.options.user)
-                return replace(request, task=self.decide(request.task, found, request.options))
+                return self._judge_again(request)
             case Recovery.MIGRATE_ENTRIES:
                 managed_fields.migrate_entries(request.client, request.path, request.resource.api_version)
                 return request
@@ -384,6 +382,11 @@ class Sender:
             case _:
                 return None
 
+    def _judge_again(self, request: ApplyRequest) -> ApplyRequest:
+        # Not through the pool: its threads might all wait for each other.
+        found = self._reader.read((request.task.target.key, request.resource), request.options.user)
+        return replace(request, task=self.decide(request.task, found, request.options))
+
     def _leave_taken(self, request: ApplyRequest, failure: ApplyFailure) -> ApplyRequest | None:
         live = request.client.get(request.path).value
         ours = fields_of(entry_of(live, request.manager))
@@ -393,8 +396,7 @@ class Sender:
         part = refused_part(taken, [managed_fields.parse_field(each) for each in failure.fields])
         managed_fields.disclaim(request.client, request.path, request.manager, part)
         left = _list_left(request, live, part, "it cannot be changed: add it to the bundle")
-        found = self._reader.read((request.task.target.key, request.resource), request.options.user)
-        return replace(request, task=self.decide(request.task, found, request.options), left=left)
+        return replace(self._judge_again(request), left=left)
 
     def _delete_to_recreate(self, request: ApplyRequest) -> ApplyRequest | None:
         """Delete an object of ours, which is created again after its DELETED event; None if it may not be deleted.

@@ -118,7 +118,8 @@ def _kinds_with_objects(context: Context, kinds: list[GroupVersionKind]) -> list
     own = {served_group(record.key) for record in records} - {""}
     if not any(kind.group in own for kind in kinds):
         return kinds
-    installed = inventory.installed_kinds(context)
+    revision = stored.read(context, context.status.installed_revision)
+    installed = {GroupVersionKind.of(manifest) for manifest in revision.objects} if revision else set()
     return [kind for kind in kinds if kind.group not in own or kind in installed]
 
 

@@ -118,15 +118,6 @@ def had_any(context: Context, keys: Iterable[ObjectKey]) -> bool:
     return not known[1].isdisjoint(keys)
 
 
-def installed_kinds(context: Context) -> set[GroupVersionKind]:
-    """Return the kinds of the objects that were once applied in full.
-
-    Raises: CrowdedError, ApiError.
-    """
-    installed = stored.read(context, context.status.installed_revision)
-    return {GroupVersionKind.of(manifest) for manifest in installed.objects} if installed else set()
-
-
 def named_kinds(context: Context) -> set[GroupVersionKind]:
     """Return the kinds that kept revisions name and that are not skipped: status may have been wiped.
 
