@@ -121,13 +121,11 @@ class Applier:
                 results.wave = find_unfinished(results.outcomes[results.last :], options, self._watches.objects)
             results.last = len(results.outcomes)
             for step in steps:
-                self._ask_gate(step, options, results)
+                is_gated = step.position.stage is not Stage.DEFINITIONS
+                if is_gated and not (results.is_gate_known or results.wave):
+                    results.gate, results.is_gate_known = options.gate(), True
                 results.add(self._run_step(step, options, results))
         return self._with_all_rights(results.outcomes, options)
-
-    def _ask_gate(self, step: Step, options: ApplyOptions, results: StepResults) -> None:
-        if step.position.stage is not Stage.DEFINITIONS and not (results.is_gate_known or results.wave):
-            results.gate, results.is_gate_known = options.gate(), True
 
     def _with_all_rights(self, outcomes: list[Outcome], options: ApplyOptions) -> list[Outcome]:
         """List all missing rights in every failure that is about rights, so that they can be granted at once.
@@ -138,12 +136,8 @@ class Applier:
         denied = list_all(errors, options.owner.name)
         if denied is None:
             return outcomes
-        failed = [
-            (o.task, resource)
-            for o in outcomes
-            if o.error and (resource := self._find_resource(o.task.target, options))
-        ]
-        missing = self._reviewer.missing([(task.target, each) for task, each in failed], options)
+        failed = [outcome.task.target for outcome in outcomes if outcome.error]
+        missing = self._reviewer.missing(self._with_resources(failed, options), options)
         lack = list_all(errors, options.owner.name, missing) or denied
         about_rights = MissingRightsError | LackOfRightsError
         revised = [replace(o, error=lack) if isinstance(o.error, about_rights) else o for o in outcomes]
@@ -229,8 +223,11 @@ class Applier:
         ready = self._compared(self._read_unknown(ready, options, results), options)
         ready = refuse_unheld(ready, options, self._reviewer)
         spared, ready = self._spare(ready, options)
-        done = self._carry_out(ready, options)
-        return held + spared + done + self._repair_meanwhile(step, options, results)
+        outcomes = held + spared + self._carry_out(ready, options)
+        if results.wave and step.meanwhile:
+            repairs = replace(step, tasks=step.meanwhile, meanwhile=())
+            outcomes += self._run_step(repairs, replace(options, losses=NO_LOSSES), results)
+        return outcomes
 
     def _carry_out(self, items: Items, options: ApplyOptions) -> list[Outcome]:
         # What was refused is tried again if another object may have given up what it needs.
@@ -245,12 +242,6 @@ class Applier:
             return sent
         retried = {task.target.key for task, _ in again}
         return [each for each in sent if each.task.target.key not in retried] + self._carry_out(again, options)
-
-    def _repair_meanwhile(self, step: Step, options: ApplyOptions, results: StepResults) -> list[Outcome]:
-        if not (results.wave and step.meanwhile):
-            return []
-        step = replace(step, tasks=step.meanwhile, meanwhile=())
-        return self._run_step(step, replace(options, losses=NO_LOSSES), results)
 
     def _held(self, task: Task, step: Step, options: ApplyOptions, results: StepResults) -> Outcome | None:
         if task.action in (Action.NONE, Action.USE):
@@ -270,7 +261,10 @@ class Applier:
         return _not_served(task, f': discovery of API group "{group}" failed; repair its APIService')
 
     def _applied(self, options: ApplyOptions) -> list[tuple[Target, Resource]]:
-        targets = [t for t in options.wanted.targets if not t.bare and t.key not in options.ledger.used]
+        targets = (t for t in options.wanted.targets if not t.bare and t.key not in options.ledger.used)
+        return self._with_resources(targets, options)
+
+    def _with_resources(self, targets: Iterable[Target], options: ApplyOptions) -> list[tuple[Target, Resource]]:
         return [(each, resource) for each in targets if (resource := self._find_resource(each, options))]
 
     def _find_resource(self, target: Target, options: ApplyOptions) -> Resource | None:
@@ -444,7 +438,7 @@ def _crd_hindrance(
 ) -> BundleError | None:
     resource = options.wanted.resources[task.target.kind[::2]]
     name = f"{resource.plural}.{resource.group}"
-    key = ObjectKey("apiextensions.k8s.io", "CustomResourceDefinition", "", name)
+    key = ObjectKey(*CRD, "", name)
     if error := results.failed.get(key):
         problem = f"waiting for its CustomResourceDefinition: {error.message}"
         return BundleError(Reason.WAITING_FOR_CRD, problem, place=str(task.target.key))

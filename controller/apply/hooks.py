@@ -12,7 +12,7 @@ the deadline has failed, but is left running: if it succeeds after all, what wai
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from http import HTTPStatus
@@ -23,7 +23,7 @@ from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller import untrusted
 from rukpak.controller.apply.ledger import Left
-from rukpak.controller.apply.ownership import Owner, applied_digest
+from rukpak.controller.apply.ownership import Owner, add_marks
 from rukpak.controller.apply.plan import Options
 from rukpak.controller.apply.removal import Removal
 from rukpak.controller.apply.replies import ApplyFailure, Recovery, classify
@@ -81,7 +81,6 @@ class PlannedHook:
     event: HookEvent
     run: str
     """Identifies the run of one BundleDeployment: a live object with the same value is not from an older run."""
-    weight: int
     delete_policies: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -107,8 +106,9 @@ class HookStatus:
 
 def hooks_of(revision: Revision, event: HookEvent) -> list[PlannedHook]:
     """Return the hooks of an event in run order."""
-    hooks = [_hook(each, revision, event) for each in revision.hooks if event.value in each["events"]]
-    return sorted(hooks, key=lambda hook: (hook.weight, hook.key.name))
+    hooks = [each for each in revision.hooks if event.value in each["events"]]
+    hooks.sort(key=lambda each: (each["weight"], each["manifest"]["metadata"]["name"]))
+    return [_hook(each, revision, event) for each in hooks]
 
 
 def kinds_of(revision: Revision) -> set[GroupVersionKind]:
@@ -124,7 +124,6 @@ def _hook(fields: Mapping[str, Any], revision: Revision, event: HookEvent) -> Pl
         manifest=manifest,
         event=event,
         run=f"{event.value} {revision.digest}",
-        weight=fields["weight"],
         delete_policies=tuple(fields["deletePolicies"]),
     )
 
@@ -134,12 +133,7 @@ def make_hook_body(hook: PlannedHook, owner: Owner) -> dict[str, Any]:
 
     With the applied digest, a later revision can take over the object as an ordinary one.
     """
-    metadata = dict(hook.manifest["metadata"])
-    metadata["labels"] = {**(metadata.get("labels") or {}), names.OWNER_LABEL: owner.name}
-    metadata["annotations"] = {**(metadata.get("annotations") or {}), names.HOOK_RUN: _run_of(hook, owner)}
-    body = {**hook.manifest, "metadata": metadata}
-    metadata["annotations"][names.APPLIED_DIGEST] = applied_digest(body)
-    return body
+    return add_marks(hook.manifest, owner, {names.HOOK_RUN: _run_of(hook, owner)})
 
 
 def _run_of(hook: PlannedHook, owner: Owner) -> str:
@@ -284,6 +278,11 @@ class LateHookError(BundleError):
     """A hook is not done by the deadline, and still runs: it is neither run again nor held back."""
 
 
+def has_run(revision: Revision, event: HookEvent, progress: HookProgress) -> bool:
+    """Whether all hooks of an event are known to have succeeded; true without hooks."""
+    return all(hook.run in progress.done for hook in hooks_of(revision, event))
+
+
 class HookRunner:
     """Runs the hooks of revisions."""
 
@@ -311,13 +310,13 @@ class HookRunner:
         options.progress.done.add(hooks[0].run)
         return None
 
-    def tidy(self, revision: Revision, options: HookOptions, is_over: Callable[[HookEvent], bool]) -> HookRemains:
+    def tidy(self, revision: Revision, options: HookOptions, over: Collection[HookEvent]) -> HookRemains:
         """Delete the hooks that are done and that their policies do not keep: a restart forgets that it was tried.
 
         Args:
             revision: whose hooks these are.
             options: of its BundleDeployment.
-            is_over: whether no more hooks of an event will run.
+            over: events of which no more hooks will run.
         """
         failures: list[Removal] = []
         running: list[ObjectKey] = []
@@ -325,7 +324,7 @@ class HookRunner:
             found = self._find_run(hooks_of(revision, event), options, failures)
             states = {hook.key: assess(live, hook.key).state for hook, live in found}
             running += [key for key, state in states.items() if state is HookState.RUNNING and runs_once(key)]
-            has_succeeded = is_over(event) and set(states.values()) <= {HookState.SUCCEEDED}
+            has_succeeded = event in over and set(states.values()) <= {HookState.SUCCEEDED}
             for hook, live in reversed(found):
                 has_failed = states[hook.key] is HookState.FAILED
                 policy = FAILED if has_failed else SUCCEEDED if has_succeeded else None
@@ -351,10 +350,6 @@ class HookRunner:
             if live is not None and is_of_run(live, hook, options.owner):
                 found.append((hook, live))
         return found
-
-    def has_run(self, revision: Revision, event: HookEvent, progress: HookProgress) -> bool:
-        """Whether all hooks of an event are known to have succeeded; true without hooks."""
-        return all(hook.run in progress.done for hook in hooks_of(revision, event))
 
     def _attempt(self, hook: PlannedHook, options: HookOptions) -> BundleError | None:
         key, attempt = (hook.key, hook.event), f"{hook.run} {options.spec_version}"
@@ -403,7 +398,8 @@ class HookRunner:
         options.progress.running.discard(identity)
         if status.state is HookState.SUCCEEDED:
             return None
-        verdict, cause = self._explain(hook, live), status.message
+        pods, cause = self._read_pods(hook, live, FEW_PODS), status.message
+        verdict = None if pods is None else explain(pods)
         if verdict and verdict.reason != cause:
             cause += f"; {_describe(verdict)}"
         remedy = "check the logs of its pods"
@@ -416,10 +412,6 @@ class HookRunner:
         if hook.event.is_of_teardown:
             remedy += f"; {_WAY_OUT}"
         return BundleError(Reason.HOOK_FAILED, f"{hook} failed ({cause}); {remedy}")
-
-    def _explain(self, hook: PlannedHook, live: dict[str, Any]) -> Verdict | None:
-        pods = self._read_pods(hook, live, FEW_PODS)
-        return None if pods is None else explain(pods)
 
     def _await(self, hook: PlannedHook, record: Record, options: HookOptions) -> BundleError:
         verdict = _time(hook, record, options)

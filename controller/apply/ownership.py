@@ -12,7 +12,7 @@ Not here: reading an object before its first apply (requests.py), adopting (send
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -141,14 +141,22 @@ def judge(  # noqa: PLR0911 - one rule each
     if passed := _judge_passing(record, owner, hand_over):
         return passed
     evicts = record.controller_uid not in ("", owner.uid)
-    if _was_ours(record, owner, exists):
+    # The group counts: Fleet has a kind of the same name.
+    is_deployments = evicts and (record.controller_group, record.controller_kind) == (names.GROUP, names.KIND)
+    is_stale = is_deployments and record.controller_name == owner.name and not exists(owner.name, record.controller_uid)
+    is_rivals = record.owner not in ("", owner.name) and exists(record.owner, record.owner_uid)
+    was_ours = record.released_from == owner.name or was_applied(record, owner)
+    if was_ours and (is_stale or not evicts) and not is_rivals:
         return Judgement(situation=Situation.TAKE_BACK, evicts=evicts)
-    deployment = _other_deployment(record, owner, exists)
-    claimant = _controller(record, owner) or (f'{names.KIND} "{deployment}"' if deployment else record.marks)
+    if evicts:
+        claimant = f'{record.controller_kind} "{record.controller_name}"'
+        deployment = record.controller_name if is_deployments else ""
+    else:
+        deployment = record.owner if is_rivals else ""
+        claimant = f'{names.KIND} "{deployment}"' if is_rivals else record.marks
     may_adopt = collision_protection == "None" or (collision_protection == "IfNoController" and not claimant)
     # Bundles may share a Namespace: if each of them took it from the other, that would never end.
-    is_others = bool(deployment or _controller(record, owner))
-    if (record.key.group, record.key.kind) == ("", "Namespace") and (is_others or not may_adopt):
+    if record.key[:2] == NAMESPACE and (evicts or is_rivals or not may_adopt):
         return Judgement(situation=Situation.USED)
     if may_adopt:
         return Judgement(situation=Situation.ADOPT, owner=claimant, evicts=evicts)
@@ -231,13 +239,12 @@ def is_always_replaced(manager: str, owner: str, *, leaves: bool) -> bool:
 
 def carries_owner_reference(manifest: Mapping[str, Any], *, orphan: bool) -> bool:
     """Whether an object is applied with a controller reference; `orphan`: the deletionPolicy is Orphan."""
-    key = key_of(manifest)
-    return not orphan and (key.group, key.kind) not in DATA_KINDS and not is_kept(manifest)
+    return not orphan and key_of(manifest)[:2] not in DATA_KINDS and not is_kept(manifest)
 
 
 def loses_reference(record: Record, *, orphan: bool) -> bool:
     """Whether an observed object must have no controller reference of ours (rule 5)."""
-    return orphan or (record.key.group, record.key.kind) in DATA_KINDS or is_marked_to_stay(record)
+    return orphan or record.key[:2] in DATA_KINDS or is_marked_to_stay(record)
 
 
 def is_marked_to_stay(record: Record) -> bool:
@@ -263,14 +270,22 @@ def make_body(manifest: Mapping[str, Any], owner: Owner) -> dict[str, Any]:
         manifest: an applicable object (controller/formats/README.md).
         owner: the BundleDeployment.
     """
+    references = [_reference(owner)] if carries_owner_reference(manifest, orphan=owner.orphan) else []
+    return add_marks(manifest, owner, {names.OWNER_UID: owner.uid}, references)
+
+
+def add_marks(
+    manifest: Mapping[str, Any], owner: Owner, annotations: Mapping[str, str], references: Sequence[Any] = ()
+) -> dict[str, Any]:
+    """Return an object with our label, these annotations and owner references, and the digest of all of it."""
     metadata = dict(manifest["metadata"])
     metadata["labels"] = {**(metadata.get("labels") or {}), names.OWNER_LABEL: owner.name}
-    metadata["annotations"] = {**(metadata.get("annotations") or {}), names.OWNER_UID: owner.uid}
-    if carries_owner_reference(manifest, orphan=owner.orphan):
-        metadata["ownerReferences"] = [_reference(owner)]
-    digest = applied_digest({**manifest, "metadata": metadata})
-    metadata["annotations"] = {**metadata["annotations"], names.APPLIED_DIGEST: digest}
-    return {**manifest, "metadata": metadata}
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), **annotations}
+    if references:
+        metadata["ownerReferences"] = references
+    body = {**manifest, "metadata": metadata}
+    metadata["annotations"][names.APPLIED_DIGEST] = applied_digest(body)
+    return body
 
 
 def applied_digest(body: Mapping[str, Any]) -> str:
@@ -284,41 +299,6 @@ def applied_digest(body: Mapping[str, Any]) -> str:
 def _reference(owner: Owner) -> dict[str, Any]:
     # No blockOwnerDeletion: where OwnerReferencesPermissionEnforcement is on, it costs tenants a 403.
     return {"apiVersion": API_VERSION, "kind": names.KIND, "name": owner.name, "uid": owner.uid, "controller": True}
-
-
-def _was_ours(record: Record, owner: Owner, exists: Exists) -> bool:
-    has_been = record.released_from == owner.name or was_applied(record, owner)
-    return has_been and _is_free(record, owner, exists)
-
-
-def _is_free(record: Record, owner: Owner, exists: Exists) -> bool:
-    stale = (
-        _is_deployment(record)
-        and record.controller_name == owner.name
-        and not exists(owner.name, record.controller_uid)
-    )
-    return (stale or not _controller(record, owner)) and not _has_other_owner(record, owner, exists)
-
-
-def _is_deployment(record: Record) -> bool:
-    # The group counts: Fleet has a kind of the same name.
-    return (record.controller_group, record.controller_kind) == (names.GROUP, names.KIND)
-
-
-def _controller(record: Record, owner: Owner) -> str:
-    if record.controller_uid in ("", owner.uid):
-        return ""
-    return f'{record.controller_kind} "{record.controller_name}"'
-
-
-def _has_other_owner(record: Record, owner: Owner, exists: Exists) -> bool:
-    return record.owner not in ("", owner.name) and exists(record.owner, record.owner_uid)
-
-
-def _other_deployment(record: Record, owner: Owner, exists: Exists) -> str:
-    if record.controller_uid not in ("", owner.uid):
-        return record.controller_name if _is_deployment(record) else ""
-    return record.owner if _has_other_owner(record, owner, exists) else ""
 
 
 def _describe_collision(claimant: str, deployment: str) -> str:
@@ -342,11 +322,6 @@ class RevisionObject:
     kind: GroupVersionKind
     carries_reference: bool
     """Whether the garbage collector deletes it after its BundleDeployment."""
-
-    @property
-    def group_kind(self) -> tuple[str, str]:
-        """The kind without its version."""
-        return (self.kind.group, self.kind.kind)
 
 
 def name_objects(
@@ -496,12 +471,10 @@ class RemovalCause(Enum):
 
 def dispose(record: Record, cause: RemovalCause) -> Disposal:
     """Decide what is done with an object of ours that is removed. Pure."""
-    group_kind = (record.key.group, record.key.kind)
+    group_kind = record.key[:2]
     if cause is RemovalCause.ORPHAN or is_marked_to_stay(record):
         return Disposal.RELEASE
-    if group_kind == NAMESPACE:
-        return Disposal.DELETE_UNUSED
-    if group_kind == CRD and cause is RemovalCause.TEARDOWN:
+    if group_kind == NAMESPACE or (group_kind == CRD and cause is RemovalCause.TEARDOWN):
         return Disposal.DELETE_UNUSED
     if group_kind in _DATA and record.prune != "true":
         return Disposal.RELEASE

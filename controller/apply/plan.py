@@ -277,7 +277,7 @@ class Plan:
         return bool(self.prune) or any(task.action in upgrading for task in self.tasks)
 
 
-def make_plan(options: ApplyOptions, earlier: Iterable[Target], observed: Mapping[ObjectKey, Record]) -> Plan:
+def make_plan(options: ApplyOptions, earlier: Collection[Target], observed: Mapping[ObjectKey, Record]) -> Plan:
     """Decide what to do about each object.
 
     Args:
@@ -296,7 +296,6 @@ def make_plan(options: ApplyOptions, earlier: Iterable[Target], observed: Mappin
         return replace(decide(target, record, options), seen=state_of(record))
 
     tasks = [_task(target, started=options.is_started(target)) for target in options.wanted.targets]
-    earlier = list(earlier)
     tasks += [_task(target, started=True) for target in earlier if target.key not in options.wanted.by_key]
     by_place: dict[tuple[int, order.Position], list[Task]] = {}
     for planned in tasks:

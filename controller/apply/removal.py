@@ -73,40 +73,28 @@ def _ownership(record: Record) -> tuple[str, ...]:
     return (record.owner, record.owner_uid, record.controller_uid, record.prune, record.resource_policy)
 
 
-def release(client: Client, resource: Resource, key: ObjectKey, owner: str) -> None:
-    """Remove our marks and our managedFields entry from an object, keep its data, and set `released-from`.
+def release(client: Client, path: str, owner: str, *, mark: bool = True) -> None:
+    """Remove our marks and our managedFields entry from an object, and keep its data.
 
     A conflict is retried once; an object that does not exist is ignored.
 
-    Raises: ApiError.
-    """
-    _give_up(client, resource.path(key.namespace, key.name), owner, {names.RELEASED_FROM: owner})
-
-
-def withdraw(client: Client, path: str, owner: str) -> None:
-    """Remove them from an object that was never ours: another client created it just before our first apply.
-
-    Fields that the apply added are kept, without an owner.
+    Args:
+        client: acts as the account.
+        path: of the object.
+        owner: name of the BundleDeployment.
+        mark: whether `released-from` is set. Not on an object that was never ours, since another client created it just
+            before our first apply: fields that the apply added are kept, without an owner.
 
     Raises: ApiError.
     """
-    _give_up(client, path, owner, {})
 
-
-def is_shared(manifest: Mapping[str, Any], owner: str) -> bool:
-    """Whether another manager has set fields of the object, not only of a subresource."""
-    ours = _managers(owner)
-    return any(entry.get("manager") not in ours and not entry.get("subresource") for entry in entries_of(manifest))
-
-
-def _give_up(client: Client, path: str, owner: str, annotations: Mapping[str, str]) -> None:
     def _patch() -> Response:
         live = client.get(path, metadata=True).value
         references = [each for each in mappings(live, "metadata", "ownerReferences") if not _is_ours(each, owner)]
         patch: dict[str, Any] = {
             "resourceVersion": live["metadata"]["resourceVersion"],
             "labels": {names.OWNER_LABEL: None},
-            "annotations": {**dict.fromkeys(_MARKS), **annotations},
+            "annotations": {**dict.fromkeys(_MARKS), **({names.RELEASED_FROM: owner} if mark else {})},
             "ownerReferences": references or None,
             # The server ignores an empty list; one with an empty entry clears it (Kubernetes, server-side apply).
             "managedFields": [entry for entry in entries_of(live) if entry.get("manager") not in ours] or [{}],
@@ -120,6 +108,12 @@ def _give_up(client: Client, path: str, owner: str, annotations: Mapping[str, st
         if error.status != HTTPStatus.CONFLICT:
             raise
         attempt(_patch, HTTPStatus.NOT_FOUND)
+
+
+def is_shared(manifest: Mapping[str, Any], owner: str) -> bool:
+    """Whether another manager has set fields of the object, not only of a subresource."""
+    ours = _managers(owner)
+    return any(entry.get("manager") not in ours and not entry.get("subresource") for entry in entries_of(manifest))
 
 
 def _managers(owner: str) -> tuple[str, str]:
@@ -230,7 +224,7 @@ class Remover:
         try:
             kept = self._reason_to_keep(record, owner, disposal)
             if kept:
-                release(client, resource, record.key, owner)
+                release(client, resource.path(record.key.namespace, record.key.name), owner)
             else:
                 remaining = delete(client, resource, record)
         except ApiError as error:

@@ -149,14 +149,11 @@ class Pool:
     Args:
         workers: concurrent requests, and threads.
         supervisor: keeps the threads alive.
-        most: concurrent requests of one tenant while the API server is not busy; by default, all.
         clock: monotonic seconds.
     """
 
-    def __init__(
-        self, workers: int, supervisor: Supervisor, most: int = 0, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._workers, self._most, self._clock = workers, most or workers, clock
+    def __init__(self, workers: int, supervisor: Supervisor, clock: Callable[[], float] = time.monotonic) -> None:
+        self._workers, self._clock = workers, clock
         self.limits: dict[str, ConcurrencyLimit] = {}
         self._batches: deque[_Batch] = deque()
         self._busy: Counter[ConcurrencyLimit] = Counter()
@@ -198,7 +195,7 @@ class Pool:
         """Return the limit of a ServiceAccount, one per namespace; None: of the controller."""
         tenant = user.name.rpartition(":")[0] if user else ""
         with self._lock:
-            return self.limits.setdefault(tenant, ConcurrencyLimit(self._most, self._clock))
+            return self.limits.setdefault(tenant, ConcurrencyLimit(self._workers, self._clock))
 
     def stop(self) -> None:
         """Start no more requests."""

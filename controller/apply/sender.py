@@ -43,7 +43,7 @@ from rukpak.controller.apply.plan import (
     out_of_date,
     state_of,
 )
-from rukpak.controller.apply.removal import delete, is_shared, mark_to_take_back, withdraw
+from rukpak.controller.apply.removal import delete, is_shared, mark_to_take_back, release
 from rukpak.controller.apply.replies import ApplyFailure, Contest, Recovery, classify, conceal_quotes
 from rukpak.controller.apply.requests import ObjectReader, Webhooks
 from rukpak.controller.apply.rights import for_apply
@@ -111,22 +111,15 @@ class ApplyRequest:
         """Our field manager."""
         return names.field_manager(self.options.owner.name)
 
-    def body(self) -> dict[str, Any]:
-        """Return the object as it is sent."""
-        return self._body_of(self.task.target.manifest)
-
-    def whole_body(self) -> dict[str, Any]:
-        """Return the object as it is sent, with its ignored fields."""
-        return self._body_of(united(self.task.target.manifest, self.task.target.initial))
+    def body(self, *, whole: bool = False) -> dict[str, Any]:
+        """Return the object as it is sent; `whole`: with its ignored fields."""
+        target = self.task.target
+        manifest = united(target.manifest, target.initial) if whole else target.manifest
+        return dict(manifest) if target.bare else make_body(manifest, self.options.owner)
 
     def trials(self) -> Trials:
         """Return how to try it."""
         return Trials(client=self.client, resource=self.resource, manager=self.manager, key=self.task.target.key)
-
-    def _body_of(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
-        if self.task.target.bare:
-            return dict(manifest)
-        return make_body(manifest, self.options.owner)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -363,7 +356,9 @@ class Sender:
             return self.fail(task, overtaken, options)
         if next_request is None:
             if request.replaced:
-                task = _give_back(request, request.replaced)
+                with suppress(ApiError):
+                    version = managed_fields.give_back(request.client, request.path, request.replaced)
+                    task = replace(task, seen=state_of(task.record, version))
             return self.fail(task, self._error(failure, task, options), options)
         return self._carry_out(replace(next_request, recoveries=next_request.recoveries | {failure.recovery}))
 
@@ -372,9 +367,7 @@ class Sender:
     ) -> ApplyRequest | None:
         match failure.recovery:
             case Recovery.JUDGE_AGAIN:
-                # Not through the pool: its threads might all wait for each other.
-                found = self._reader.read((request.task.target.key, request.resource), request.options.user)
-                return replace(request, task=self.decide(request.task, found, request.options))
+                return self._judge_again(request)
             case Recovery.MIGRATE_ENTRIES:
                 managed_fields.migrate_entries(request.client, request.path, request.resource.api_version)
                 return request
@@ -389,6 +382,11 @@ class Sender:
             case _:
                 return None
 
+    def _judge_again(self, request: ApplyRequest) -> ApplyRequest:
+        # Not through the pool: its threads might all wait for each other.
+        found = self._reader.read((request.task.target.key, request.resource), request.options.user)
+        return replace(request, task=self.decide(request.task, found, request.options))
+
     def _leave_taken(self, request: ApplyRequest, failure: ApplyFailure) -> ApplyRequest | None:
         live = request.client.get(request.path).value
         ours = fields_of(entry_of(live, request.manager))
@@ -398,8 +396,7 @@ class Sender:
         part = refused_part(taken, [managed_fields.parse_field(each) for each in failure.fields])
         managed_fields.disclaim(request.client, request.path, request.manager, part)
         left = _list_left(request, live, part, "it cannot be changed: add it to the bundle")
-        found = self._reader.read((request.task.target.key, request.resource), request.options.user)
-        return replace(request, task=self.decide(request.task, found, request.options), left=left)
+        return replace(self._judge_again(request), left=left)
 
     def _delete_to_recreate(self, request: ApplyRequest) -> ApplyRequest | None:
         """Delete an object of ours, which is created again after its DELETED event; None if it may not be deleted.
@@ -445,7 +442,7 @@ class Sender:
         if not (named and options.makes_way) or options.ledger.is_in_vain(key, request.attempt):
             return None
         try:
-            request.trials().send(request.whole_body(), None)
+            request.trials().send(request.body(whole=True), None)
         except ApiError as error:
             failure = _classify(error, request.task, options)
             if failure.contest is Contest.NONE:
@@ -473,7 +470,7 @@ class Sender:
         told = [describe_supposed(record, key, makes_way=options.makes_way) for record in supposed[:1]]
         if failure.contest is Contest.ALLOCATED and not told:
             services = request.trials().list_services()
-            told = [find_allocated(request.whole_body(), key, services, options.wanted.by_key)]
+            told = [find_allocated(request.body(whole=True), key, services, options.wanted.by_key)]
         error = self._error(replace(failure, problem="; ".join([failure.problem, *told])), task, options)
         return replace(self.fail(task, error, options), made_way=request.made_way, contested=True)
 
@@ -513,7 +510,7 @@ class Sender:
         observed, owner = self._objects.of(options.owner.name), options.owner
         dropped = find_dropped(target.key, options.wanted.by_key, options.older, observed, owner)
         refused = Refused(
-            body=request.whole_body(),
+            body=request.body(whole=True),
             by_quota=failure.contest is Contest.QUOTA,
             replaces=options.replaces.get(target.key, ()),
         )
@@ -552,7 +549,7 @@ class Sender:
             options.confirm()
         if task.action is Action.CREATE and task.target.initial:
             # Its digest covers the ignored fields, so it counts as outdated if the next apply does not happen.
-            self._send_apply(request, request.whole_body(), force=False)
+            self._send_apply(request, request.body(whole=True), force=False)
             # It exists now and is ours: the ignored fields are left to do.
             return replace(self._apply(replace(request, task=replace(task, action=Action.APPLY))), task=task)
         warnings = self._inspect(request)
@@ -616,11 +613,14 @@ class Sender:
 
         Returns: the object after that, and what the API server keeps.
         """
+        key = request.task.target.key
         if prepared.before is None:
-            return value, _list_kept(request, prepared, value)
+            unowned = leftovers.find_unowned(value, prepared.inherited) if prepared.inherited else {}
+            kept = leftovers.find_kept(unowned, value, prepared.probe.made, key) if unowned else {}
+            return value, _list_left(request, value, kept, leftovers.KEPT)
         left = leftovers.find_left(value, prepared.before, prepared.body)
         made = prepared.probe.made if left else None
-        kept, rest = leftovers.split_retained(_differing(left, value, made), request.task.target.key)
+        kept, rest = leftovers.split_retained(_differing(left, value, made), key)
         if rest and request.options.proceed():
             try:
                 value = managed_fields.claim(request.client, request.path, value, request.manager, rest)
@@ -646,7 +646,7 @@ class Sender:
         existed = not force and reply.status == HTTPStatus.OK
         if existed and not request.task.target.bare and is_shared(reply.value, owner):
             # Equal values are no conflict, and we would own an object that was not judged (README.md, The request).
-            withdraw(request.client, request.path, owner)
+            release(request.client, request.path, owner, mark=False)
             raise ApiError(HTTPStatus.CONFLICT, "AlreadyExists", "already exists: another client was faster")
         return reply
 
@@ -658,14 +658,6 @@ def _reduced(request: ApplyRequest) -> Mapping[str, Any] | None:
 
 def _differing(fields: Tree, value: Mapping[str, Any], made: Mapping[str, Any] | None) -> Tree:
     return fields if made is None else differing(fields, value, made)
-
-
-def _list_kept(request: ApplyRequest, prepared: Prepared, value: Mapping[str, Any]) -> tuple[Leftover, ...]:
-    left = leftovers.find_unowned(value, prepared.inherited) if prepared.inherited else {}
-    if not left:
-        return ()
-    kept = leftovers.find_kept(left, value, prepared.probe.made, request.task.target.key)
-    return _list_left(request, value, kept, leftovers.KEPT)
 
 
 def _list_left(request: ApplyRequest, value: Mapping[str, Any], left: Tree, remedy: str) -> tuple[Leftover, ...]:
@@ -681,14 +673,6 @@ def _take_over_sender(request: ApplyRequest, failure: ApplyFailure) -> ApplyRequ
         return None
     replaced = managed_fields.take_over_fields(*place, failure.fields)
     return replace(request, replaced=replaced) if replaced else None
-
-
-def _give_back(request: ApplyRequest, replaced: managed_fields.Replaced) -> Task:
-    task = request.task
-    with suppress(ApiError):
-        version = managed_fields.give_back(request.client, request.path, replaced)
-        return replace(task, seen=state_of(task.record, version))
-    return task
 
 
 def _project(value: Mapping[str, Any], key: ObjectKey) -> Record:

@@ -21,6 +21,7 @@ from typing import Any
 
 from rukpak.api import names
 from rukpak.api.bounds import read_wave
+from rukpak.api.v1alpha2.policies import HealthCheck, IgnoreRule
 from rukpak.api.v1alpha2.status import STARTED_LENGTH, Changes
 from rukpak.controller.apply.crd_changes import read_definition
 from rukpak.controller.apply.drift import (
@@ -263,28 +264,25 @@ def find_reduced(before: TargetSet, after: TargetSet) -> dict[ObjectKey, Mapping
     return found
 
 
-def find_unmatched(selectors: Mapping[str, Mapping[str, Any]], wanted: TargetSet) -> tuple[str, ...]:
+def find_unmatched(selectors: Mapping[str, HealthCheck | IgnoreRule], wanted: TargetSet) -> tuple[str, ...]:
     """Return warnings about selectors of a spec that match no object, each with the nearest one that would.
 
     Args:
-        selectors: by their place in the spec: with group, kind and, if they are about one object, its name. Those with
-            `optional` may match nothing.
+        selectors: by their place in the spec. Those with `optional` may match nothing.
         wanted: the targets of the revision, and those that are left out since their kind is not served.
     """
     keys = sorted(key for key, target in wanted.by_key.items() if not target.bare)
-    known = {*keys, *((*key[:2], "", "") for key in keys), *((*key[:2], "", key.name) for key in keys)}
+    known = {*((*key[:2], "") for key in keys), *((*key[:2], key.name) for key in keys)}
     unmatched = {
-        place: each for place, each in selectors.items() if not each.get("optional") and _as_key(each) not in known
+        place: each
+        for place, each in selectors.items()
+        if not each.optional and (each.group, each.kind, each.name or "") not in known
     }
     return tuple(_describe_unmatched(place, each, keys) for place, each in unmatched.items())
 
 
-def _as_key(selector: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    return (selector.get("group") or "", selector["kind"], "", selector.get("name") or "")
-
-
-def _describe_unmatched(place: str, selector: Mapping[str, Any], keys: Sequence[ObjectKey]) -> str:
-    group, kind, _, name = _as_key(selector)
+def _describe_unmatched(place: str, selector: HealthCheck | IgnoreRule, keys: Sequence[ObjectKey]) -> str:
+    group, kind, name = selector.group, selector.kind, selector.name
     close = get_close_matches(kind, sorted({key.kind for key in keys}), n=1)
     of_kind = [key for key in keys if key.kind == kind] or [key for key in keys if key.kind in close]
     of_kind = [key for key in of_kind if key.group == group] or of_kind

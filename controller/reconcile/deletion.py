@@ -28,7 +28,7 @@ from rukpak.controller.apply.order import (
     plan_teardown,
     served_group,
 )
-from rukpak.controller.apply.ownership import Owner, RemovalCause, RevisionObject, loses_reference
+from rukpak.controller.apply.ownership import Owner, RemovalCause, RevisionObject, find_strays, loses_reference
 from rukpak.controller.apply.removal import Removal
 from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.configuration import User
@@ -39,6 +39,7 @@ from rukpak.controller.observe.explanations import Question, may_explain
 from rukpak.controller.observe.records import Record
 from rukpak.controller.reconcile import hook_phases, inventory, stored
 from rukpak.controller.reconcile.context import NEVER, UNLISTED, Context, Requeue
+from rukpak.controller.reconcile.memory import DELETED
 from rukpak.controller.revisions.accounts import account_of
 from rukpak.controller.status.notes import (
     note_on_dependents,
@@ -117,7 +118,8 @@ def _kinds_with_objects(context: Context, kinds: list[GroupVersionKind]) -> list
     own = {served_group(record.key) for record in records} - {""}
     if not any(kind.group in own for kind in kinds):
         return kinds
-    installed = inventory.installed_kinds(context)
+    revision = stored.read(context, context.status.installed_revision)
+    installed = {GroupVersionKind.of(manifest) for manifest in revision.objects} if revision else set()
     return [kind for kind in kinds if kind.group not in own or kind in installed]
 
 
@@ -138,7 +140,7 @@ def _remove(context: Context, teardown: Teardown, mandate: Mandate, unreadable: 
 def _left(context: Context, mandate: Mandate) -> dict[ObjectKey, Record]:
     observed = context.services.watches.objects.of(context.name)
     named = observed if mandate.named is None else mandate.named
-    inventory.report_strays(context, inventory.look_for_strays(context, observed, named))
+    inventory.report_strays(context, find_strays(observed, named, owner=context.owner))
     return {
         key: each for key, each in observed.items() if key in named and key not in context.memory.deletion.abandoned
     }
@@ -151,12 +153,11 @@ def _abandon(context: Context, mandate: Mandate, hindrance: BundleError) -> Requ
     ours = plan_teardown(observed, _owner(context)).remaining
     named = observed if mandate.named is None else mandate.named
     staying = {record.key for record in ours if record.key in named and not is_garbage_collected(record)}
-    unseen = {
-        key: each
+    staying |= {
+        key
         for key, each in (mandate.named or {}).items()
-        if context.services.watches.objects.is_forbidden(*each.group_kind)
+        if not each.carries_reference and context.services.watches.objects.is_forbidden(*key[:2])
     }
-    staying |= {key for key, each in unseen.items() if not each.carries_reference}
     context.record([note_on_hindrance(hindrance, staying)])
     return _finish(context)
 
@@ -185,11 +186,10 @@ def _tidy_hooks(context: Context, mandate: Mandate) -> Requeue | None:
     remains = hook_phases.tidy(context, inventory.revisions_with_hooks(context), mandate.user)
     if remains.unknown:
         return UNLISTED
-    failures = [each for each in remains.failures if each.error]
-    denied = [each for each in failures if mandate.user and each.error and each.error.reason is Reason.FORBIDDEN]
-    if len(denied) < len(failures):
-        error = next(each.error for each in failures if each not in denied)
-        _write(context, Deletion(remaining=len(failures), error=error))
+    denied = list(filter(_is_denied, remains.failures)) if mandate.user else []
+    if len(denied) < len(remains.failures):
+        error = next(each.error for each in remains.failures if each not in denied)
+        _write(context, Deletion(remaining=len(remains.failures), error=error))
         return Requeue(after=hook_phases.seconds_to_retry(context), failed=True, cause="a hook cannot be deleted")
     left = [note_on_hooks(sorted(remains.running))] if remains.running else []
     context.record([*notes_on_abandoned(denied), *left])
@@ -273,12 +273,9 @@ def _remove_now(context: Context, teardown: Teardown, cause: RemovalCause, user:
 
 
 def _abandon_denied(context: Context, failures: Mapping[ObjectKey, BundleError]) -> None:
-    denied = {key: each for key, each in failures.items() if each.reason is Reason.FORBIDDEN}
     known = context.memory.deletion.abandoned
-    _give_up(
-        context,
-        [Removal(record=Record(key=key), error=each) for key, each in denied.items() if key not in known],
-    )
+    news = (Removal(record=Record(key=key), error=each) for key, each in failures.items() if key not in known)
+    _give_up(context, list(filter(_is_denied, news)))
 
 
 def _give_up(context: Context, removals: list[Removal]) -> None:
@@ -345,4 +342,4 @@ def _seconds_to_report(seconds: float) -> float:
 def _age(context: Context) -> float:
     # Of both ages the greater: by the time of day, which a restart keeps, and as seen by this process.
     since = context.metadata.deletion_timestamp
-    return max((context.now() - since).total_seconds() if since else 0.0, context.memory.deletion_age())
+    return max((context.now() - since).total_seconds() if since else 0.0, context.memory.seconds_since(DELETED))

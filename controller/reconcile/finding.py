@@ -251,12 +251,7 @@ def _sources(context: Context) -> tuple[tuple[SourcePin, ...] | None, BundleErro
     if (found := _known_sources(context, known)) is not None:
         return found, None
     ticket = f"resolve {context.spec_version}"
-    resolved = _take(
-        context,
-        ticket,
-        RESOLVE,
-        lambda cancelled, build_context: _resolve(context, known, cancelled, build_context),
-    )
+    resolved = _take(context, ticket, RESOLVE, partial(_resolve, context, known))
     if resolved is None:
         return None, None
     if resolved.failure:
@@ -366,13 +361,8 @@ def _build_in_background(
     """
     # What was started last counts if nothing was ever installed completely.
     last = sorted(kept, key=lambda each: each.digest != context.status.installed_revision)
-    given = dict(_find_given(context))
-    return _take(
-        context,
-        build_ticket(request),
-        BUILD,
-        lambda cancelled, build_context: _build(context, request, last, cancelled, build_context, given=given),
-    )
+    build = partial(_build, context, request, last, given=dict(_find_given(context)))
+    return _take(context, build_ticket(request), BUILD, build)
 
 
 def _find_given(context: Context) -> Iterator[tuple[str, PackedRevision]]:
@@ -500,12 +490,7 @@ def _build(
     return record_kinds(made, capabilities, context.services.watches.served.is_aggregated)
 
 
-def _take(
-    context: Context,
-    ticket: str,
-    purpose: str,
-    work: Callable[[Event, BuildContext], Result],
-) -> Result | None:
+def _take(context: Context, ticket: str, purpose: str, work: Callable[[Event, BuildContext], Result]) -> Result | None:
     name, tried = context.name, _tried(context, ticket)
     if held := context.memory.retries.holding(PREPARATION, tried):
         raise held

@@ -7,12 +7,12 @@ CustomResourceDefinitions, which hooks may need. How one hook runs is left to ap
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 
 from rukpak.api.errors import BundleError
-from rukpak.controller.apply.hooks import HookEvent, HookOptions, HookRemains, kinds_of
+from rukpak.controller.apply.hooks import HookEvent, HookOptions, HookRemains, has_run, kinds_of
 from rukpak.controller.apply.order import Stage, position_of
 from rukpak.controller.apply.targets import TargetSet, make_install_namespace
 from rukpak.controller.building.config_values import reads_secrets
@@ -33,10 +33,12 @@ def before_upgrade(context: Context, wanted: Wanted, revision: Revision) -> Bund
     Raises: ApiError.
     """
     status = context.status
-    if status.installed_revision == revision.digest:
+    is_installed = status.installed_revision == revision.digest
+    if is_installed:
         context.memory.hooks.contested = None  # of an upgrade that was given up
     has_begun = status.revision == revision.digest and not status.managed_state
-    if not status.installed_revision or has_begun or _is_untouched(context, wanted):
+    is_untouched = is_installed and (not wanted.recalled or status.managed_state)
+    if not status.installed_revision or has_begun or is_untouched:
         return None
     return _run(revision, HookEvent.PRE_ROLLBACK if wanted.recalled else HookEvent.PRE_UPGRADE, context)
 
@@ -69,8 +71,7 @@ def after_apply(context: Context, wanted: Wanted, targets: TargetSet) -> tuple[b
         is_ungated = not context.status.installed_revision and not any(map(_waits_for_hooks, targets.by_key))
         before = _run(revision, HookEvent.PRE_INSTALL, context) if is_ungated else None
         failure = before or _run(revision, event, context)
-    has_run = context.services.hook_runner.has_run(revision, event, context.memory.hooks)
-    return failure is None and has_run, failure
+    return failure is None and has_run(revision, event, context.memory.hooks), failure
 
 
 def around_teardown(context: Context, event: HookEvent) -> BundleError | None:
@@ -82,7 +83,7 @@ def around_teardown(context: Context, event: HookEvent) -> BundleError | None:
     return _run(revision, event, context) if revision else None
 
 
-def tidy(context: Context, revisions: Iterable[Revision], user: User | None, unfinished: str = "") -> HookRemains:
+def tidy(context: Context, revisions: Collection[Revision], user: User | None, unfinished: str = "") -> HookRemains:
     """Delete the hooks of revisions that are done and that their policies do not keep, until that has succeeded.
 
     Args:
@@ -93,17 +94,15 @@ def tidy(context: Context, revisions: Iterable[Revision], user: User | None, unf
 
     Raises: ApiError if discovery does not answer.
     """
-    progress, found = context.memory.hooks, list(revisions)
-    kinds = {kind for revision in found for kind in kinds_of(revision)}
+    kinds = {kind for revision in revisions for kind in kinds_of(revision)}
     if unknown := context.services.watches.objects.require(context.name, kinds):
         return HookRemains(unknown=tuple(unknown))
     remains = []
-    for revision in found:
-        run = {event for event in HookEvent if context.services.hook_runner.has_run(revision, event, progress)}
-        over = run if revision.digest == unfinished else set(HookEvent)
-        remains.append(
-            context.services.hook_runner.tidy(revision, _options(context, revision, user), over.__contains__)
-        )
+    for revision in revisions:
+        over = set(HookEvent)
+        if revision.digest == unfinished:
+            over = {event for event in HookEvent if has_run(revision, event, context.memory.hooks)}
+        remains.append(context.services.hook_runner.tidy(revision, _options(context, revision, user), over))
     return HookRemains(
         failures=tuple(failure for each in remains for failure in each.failures),
         running=tuple(key for each in remains for key in each.running),
@@ -149,11 +148,6 @@ def _options(context: Context, revision: Revision, user: User | None) -> HookOpt
 
 def _waits_for_hooks(key: ObjectKey) -> bool:
     return position_of(key).stage is not Stage.DEFINITIONS
-
-
-def _is_untouched(context: Context, wanted: Wanted) -> bool:
-    is_installed = wanted.revision is not None and context.status.installed_revision == wanted.revision.digest
-    return is_installed and (not wanted.recalled or bool(context.status.managed_state))
 
 
 def _is_done(context: Context, wanted: Wanted) -> bool:

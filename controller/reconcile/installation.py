@@ -23,7 +23,7 @@ from rukpak.controller.apply.execute import Survey
 from rukpak.controller.apply.hooks import HookRemains
 from rukpak.controller.apply.ledger import Ledger
 from rukpak.controller.apply.order import last_wave
-from rukpak.controller.apply.ownership import RemovalCause, find_surplus
+from rukpak.controller.apply.ownership import RemovalCause, find_strays, find_surplus
 from rukpak.controller.apply.plan import Action, ApplyOptions, Outcome, Plan, WaveError, find_started, is_finished
 from rukpak.controller.apply.removal import Removal
 from rukpak.controller.apply.targets import (
@@ -141,16 +141,17 @@ def keep_installed(context: Context, revision: Revision, wanted: TargetSet) -> N
 def _compare(work: Work) -> Report:
     # Rule 8: nothing is changed.
     report, context, options = work.report(), work.context, work.options
-    survey = survey_drift(context, work.plan, options)
+    survey = context.services.applier.survey(work.plan, options)
+    context.memory.ledger.learn(survey.same)
+    context.services.observer.drift_found(context.memory.drift.see([each.key for each in survey.drifted]), 0)
     observed = context.services.watches.objects.of(context.name)
-    strays = inventory.look_for_strays(context, observed, options.wanted.by_key, options.older)
-    inventory.report_strays(context, strays)
+    strays = find_strays(observed, options.wanted.by_key, options.older, owner=options.owner)
     return replace(
         report,
         failure=work.hindrance or report.failure,
         drifted=survey.drifted,
         handed_over=survey.handed_over,
-        strays=tuple(sorted(strays)),
+        strays=inventory.report_strays(context, strays),
         skipped_kinds=options.wanted.skipped_kinds,
         progress=assess_work(
             work, left_out=survey.handed_over, refusals={**_find_unapplied(work, survey), **survey.refused}
@@ -205,17 +206,6 @@ def watch_contested(context: Context, outcomes: Iterable[Outcome] = ()) -> None:
     follow_contested(services.follower, services.discovery, context.name, contested, share=context.share)
 
 
-def survey_drift(context: Context, plan: Plan, options: ApplyOptions) -> Survey:
-    """Return what has drifted or was handed over, and change nothing (rule 8).
-
-    Raises: ApiError.
-    """
-    survey = context.services.applier.survey(plan, options)
-    context.memory.ledger.learn(survey.same)
-    context.services.observer.drift_found(context.memory.drift.see([each.key for each in survey.drifted]), 0)
-    return survey
-
-
 def _contested_in(outcomes: Iterable[Outcome]) -> Iterator[Contested]:
     for outcome in outcomes:
         target, record = outcome.task.target, outcome.task.record
@@ -243,8 +233,8 @@ def finish(work: Work, outcomes: list[Outcome]) -> Report:
     context, options = work.context, work.options
     is_applied, hook_failure = _finish_hooks(work, outcomes)
     progress = assess_work(work, outcomes)
-    may_prune = is_applied and work.wanted.current and _is_time_to_prune(context.spec.prune, progress)
-    removals, waiting = prune(work, is_time=may_prune)
+    is_time = context.spec.prune == "AfterApply" or (context.spec.prune == "AfterHealthy" and progress.health.settled)
+    removals, waiting = prune(work, is_time=is_applied and work.wanted.current and is_time)
     applied = [*notes_on_repairs(outcomes), *notes_on_recreations(outcomes), *notes_on_taking_over(outcomes)]
     pruned = [
         *notes_on_making_way(outcomes),
@@ -255,8 +245,7 @@ def finish(work: Work, outcomes: list[Outcome]) -> Report:
     remains = _tidy_hooks(work, is_applied=is_applied)
     look = work.context.services.watches.objects.look(context.name, context.memory.ledger.reader.seen)
     observed = look.records
-    strays = inventory.look_for_strays(context, observed, options.wanted.by_key, options.older)
-    inventory.report_strays(context, strays)
+    strays = find_strays(observed, options.wanted.by_key, options.older, owner=options.owner)
     has_remains = bool(remains.failures or remains.unknown)
     is_done = is_applied and not (has_remains or work.wanted.fetching)
     is_over = is_done and _is_over(work, outcomes, waiting, look)
@@ -273,7 +262,7 @@ def finish(work: Work, outcomes: list[Outcome]) -> Report:
         removals=(*removals, *remains.failures),
         awaiting_prune=tuple(waiting),
         conflicts=tuple(context.memory.ledger.conflicts()),
-        strays=tuple(sorted(strays)),
+        strays=inventory.report_strays(context, strays),
         progress=progress,
         install_namespace=options.install_namespace,
         # No event reports that something is left to delete: managedState stays empty until it is gone.
@@ -372,10 +361,6 @@ def _still_needed(work: Work) -> tuple[str, ...]:
     return () if wanted.current and not wanted.failure else (applied, wanted.pending)
 
 
-def _is_time_to_prune(prune: str, progress: Progress) -> bool:
-    return prune == "AfterApply" or (prune == "AfterHealthy" and progress.health.settled)
-
-
 def _kinds_to_watch(
     work: Work, waiting: Iterable[Record], observed: Mapping[ObjectKey, Record]
 ) -> set[GroupVersionKind]:
@@ -453,7 +438,7 @@ def assess_installed(context: Context) -> Progress:
 
 def assess_work(
     work: Work,
-    outcomes: Iterable[Outcome] = (),
+    outcomes: Collection[Outcome] = (),
     left_out: Collection[ObjectKey] = (),
     refusals: Mapping[ObjectKey, BundleError] | None = None,
 ) -> Progress:
@@ -475,7 +460,6 @@ def assess_work(
         and t.key not in context.memory.ledger.used
         and not is_finished(t, observed.get(t.key), started=options.is_started(t))
     }
-    outcomes = list(outcomes)
     held = next((each.error for each in outcomes if isinstance(each.error, WaveError)), None)
     tracker = context.memory.health
     tracker.reader = Reader()
@@ -525,7 +509,7 @@ def collect_warnings(
     return tuple(dict.fromkeys([*ours, *(text for outcome in sent for text in outcome.warnings)]))
 
 
-def review_leftovers(context: Context, outcomes: Iterable[Outcome]) -> tuple[Leftover, ...]:
+def review_leftovers(context: Context, outcomes: Collection[Outcome]) -> tuple[Leftover, ...]:
     """Return what is left on objects: what status has, as far as it still holds, and what was just found.
 
     Objects are read if they have changed since, or this process has not read them; watches tell of the next changes.
@@ -534,7 +518,7 @@ def review_leftovers(context: Context, outcomes: Iterable[Outcome]) -> tuple[Lef
         context: of the pass.
         outcomes: of the pass. What they tell replaces what was known of an object; one that was made again has none.
     """
-    objects, known, outcomes = context.services.watches.objects, context.status.leftovers, list(outcomes)
+    objects, known = context.services.watches.objects, context.status.leftovers
     found = {outcome.task.target.key: outcome.left for outcome in outcomes if outcome.left}
     made = {o.task.target.key for o in outcomes if o.tried and not o.error and o.task.action is Action.CREATE}
     observed = objects.of(context.name) if known or found else {}

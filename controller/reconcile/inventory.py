@@ -21,6 +21,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from rukpak.api import names
 from rukpak.api.errors import BundleError
@@ -28,13 +29,11 @@ from rukpak.api.v1alpha2.conditions import ConditionType
 from rukpak.api.v1alpha2.types import BundleDeployment
 from rukpak.controller.apply.ownership import (
     MORE,
-    Exists,
     Giver,
     HandOver,
     Owner,
     RevisionObject,
     describe_past,
-    find_strays,
     name_objects,
     name_past,
     past_keys,
@@ -119,15 +118,6 @@ def had_any(context: Context, keys: Iterable[ObjectKey]) -> bool:
     return not known[1].isdisjoint(keys)
 
 
-def installed_kinds(context: Context) -> set[GroupVersionKind]:
-    """Return the kinds of the objects that were once applied in full.
-
-    Raises: CrowdedError, ApiError.
-    """
-    installed = stored.read(context, context.status.installed_revision)
-    return {GroupVersionKind.of(manifest) for manifest in installed.objects} if installed else set()
-
-
 def named_kinds(context: Context) -> set[GroupVersionKind]:
     """Return the kinds that kept revisions name and that are not skipped: status may have been wiped.
 
@@ -207,10 +197,10 @@ def forget_unwatched(context: Context, keys: Iterable[ObjectKey]) -> None:
 
 
 def _unseen(context: Context, named: RevisionObject) -> Resource | None:
-    if not context.services.watches.objects.is_forbidden(*named.group_kind):
+    if not context.services.watches.objects.is_forbidden(*named.kind.group_kind):
         return None
     discovery = context.services.discovery
-    return discovery.resource(named.kind) or discovery.any_version(*named.group_kind)
+    return discovery.resource(named.kind) or discovery.any_version(*named.kind.group_kind)
 
 
 def keep_only(
@@ -265,27 +255,16 @@ def _applied(kept: Iterable[Revision]) -> list[Revision]:
     return [each for each in kept if each.terms.held != NEW]
 
 
-def look_for_strays(
-    context: Context, observed: Mapping[ObjectKey, Record], *known: Collection[ObjectKey]
-) -> frozenset[ObjectKey]:
-    """Return the strays.
-
-    Args:
-        context: of the pass.
-        observed: objects with the label of the BundleDeployment.
-        known: objects that its revisions name.
-    """
-    return frozenset(record.key for record in find_strays(observed, *known, owner=context.owner))
-
-
-def report_strays(context: Context, found: frozenset[ObjectKey]) -> None:
-    """Send one Event for those strays that were not reported yet."""
+def report_strays(context: Context, records: Iterable[Record]) -> tuple[ObjectKey, ...]:
+    """Send one Event for those strays that were not reported yet; returns all of them in order."""
     strays, now = context.memory.strays, context.memory.clock()
+    found = frozenset(record.key for record in records)
     news = found - strays.reported
     strays.reported &= found
     if news and now >= strays.quiet_until:
         strays.reported, strays.quiet_until = found, now + QUIET_SECONDS
         context.record([note_on_strays(context.name, news)])
+    return tuple(sorted(found))
 
 
 def find_hand_over(context: Context) -> HandOver:
@@ -294,16 +273,14 @@ def find_hand_over(context: Context) -> HandOver:
     return HandOver(
         givers={giver.metadata.name: _describe_giver(context.services, giver) for giver in found if giver},
         takers=frozenset(context.services.watches.deployments.takers(context.name)),
-        takes=_takes(context.services, context.name),
+        takes=partial(_takes_from, context),
     )
 
 
 def observe_with_takers(context: Context) -> dict[ObjectKey, Record]:
     """Return the objects with the label of a BundleDeployment, or of one that is known to take from it."""
-    found: dict[ObjectKey, Record] = {}
-    for taker in context.services.watches.deployments.takers(context.name):
-        found |= context.services.watches.objects.of(taker)
-    return {**found, **context.services.watches.objects.of(context.name)}
+    owners = (*context.services.watches.deployments.takers(context.name), context.name)
+    return {key: record for each in owners for key, record in context.services.watches.objects.of(each).items()}
 
 
 def describe_awaited_takers(context: Context, left: Collection[ObjectKey]) -> str:
@@ -350,12 +327,9 @@ def _describe_giver(services: Services, giver: BundleDeployment) -> Giver:
     )
 
 
-def _takes(services: Services, name: str) -> Exists:
-    def _takes_from(taker: str, uid: str) -> bool:
-        found = services.watches.deployments.outline(taker)
-        return bool(found and found.metadata.uid == uid and any(each.name == name for each in found.spec.take_over))
-
-    return _takes_from
+def _takes_from(context: Context, taker: str, uid: str) -> bool:
+    found = context.services.watches.deployments.outline(taker)
+    return bool(found and found.metadata.uid == uid and any(each.name == context.name for each in found.spec.take_over))
 
 
 def _still_takes(taker: BundleDeployment) -> bool:

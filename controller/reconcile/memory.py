@@ -27,7 +27,8 @@ from rukpak.controller.revisions.references import KnownConfig
 from rukpak.controller.revisions.source_access import SourceProgress
 from rukpak.controller.telemetry import InternalError
 
-SOON_SECONDS = 20.0
+KNOWN, LISTING, DELETED = "known", "listing", "deleted"
+"""A BundleDeployment is known; a kind of it waits for its first list; it is being deleted."""
 PREPARATION = "preparation"
 """The key of failures to resolve sources, and to fetch and render content."""
 MOST_BYTES = 16 << 20
@@ -224,8 +225,6 @@ class Strays:
 class Teardown:
     """What is known while a BundleDeployment is being deleted; written by deletion.py."""
 
-    since: float | None = None
-    """When this process first saw it, in monotonic seconds."""
     abandoned: set[ObjectKey] = field(default_factory=set)
     """Objects that the account may not delete, and leaves to the garbage collector or to users."""
     named_by_takers: dict[str, frozenset[ObjectKey]] = field(default_factory=dict)
@@ -240,8 +239,8 @@ class Memory:
 
     uid: str
     clock: Callable[[], float] = time.monotonic
-    since: float = 0.0
-    """When it was created, in monotonic seconds."""
+    first_seen: dict[str, float] = field(default_factory=dict)
+    """When this process first saw what lasts (see `seconds_since`), in monotonic seconds."""
     ledger: Ledger = field(default_factory=Ledger)
     health: HealthTracker = field(default_factory=HealthTracker)
     strays: Strays = field(default_factory=Strays)
@@ -260,34 +259,19 @@ class Memory:
     changes: int = 0
     """How often the cluster had changed when the pass started."""
     bug: InternalError | None = None
-    unknown_since: float | None = None
-    """Since when, in monotonic seconds, a kind has been waiting for its first list."""
 
     stored: StoredRevisions = field(default_factory=StoredRevisions)
     retries: Retries = field(default_factory=Retries)
     sources: SourceState = field(init=False)
 
     def __post_init__(self) -> None:
-        self.since = self.clock()
+        self.seconds_since(KNOWN)
         self.sources = SourceState(poll=PollState(retries=self.retries))
 
-    def age(self) -> float:
-        """Return for how many seconds this process has known the BundleDeployment."""
-        return self.clock() - self.since
-
-    def is_listing_new(self) -> bool:
-        """Whether a kind has been waiting for its first list for less than 20 s, and need not be reported."""
+    def seconds_since(self, what: str) -> float:
+        """Return for how many seconds this process has seen something last: `KNOWN`, `LISTING` or `DELETED`."""
         now = self.clock()
-        if self.unknown_since is None:
-            self.unknown_since = now
-        return now - self.unknown_since < SOON_SECONDS
-
-    def deletion_age(self) -> float:
-        """Return for how many seconds this process has known that it is being deleted."""
-        now = self.clock()
-        if self.deletion.since is None:
-            self.deletion.since = now
-        return now - self.deletion.since
+        return now - self.first_seen.setdefault(what, now)
 
     def rest(self, working_on: Collection[str] = ()) -> None:
         """Drop what only a pass with work to do needs, to save memory.
@@ -297,7 +281,7 @@ class Memory:
         """
         self.stored.rest(working_on)
         self.sources.rest()
-        self.unknown_since = None
+        self.first_seen.pop(LISTING, None)
         if not working_on:
             self.hooks = HookProgress()
 

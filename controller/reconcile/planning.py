@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import OF_ABSENCE
@@ -175,16 +174,10 @@ def preview_work(
     return _options(context, revision.terms, after), differences, _hindrance(context, revision.terms)
 
 
-def _selectors(context: Context) -> dict[str, dict[str, Any]]:
-    found: dict[str, Sequence[HealthCheck | IgnoreRule]] = {
-        "healthChecks": context.spec.health_checks,
-        "drift.ignore": context.spec.drift.ignore,
-    }
-    return {
-        f"spec.{field}[{index}]": {"group": each.group, "kind": each.kind, "name": each.name, "optional": each.optional}
-        for field, entries in found.items()
-        for index, each in enumerate(entries)
-    }
+def _selectors(context: Context) -> dict[str, HealthCheck | IgnoreRule]:
+    checks, ignored = context.spec.health_checks, context.spec.drift.ignore
+    found: dict[str, HealthCheck | IgnoreRule] = {f"spec.healthChecks[{i}]": each for i, each in enumerate(checks)}
+    return {**found, **{f"spec.drift.ignore[{i}]": each for i, each in enumerate(ignored)}}
 
 
 def _hindrance(context: Context, terms: Terms) -> BundleError | None:

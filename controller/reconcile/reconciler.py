@@ -15,14 +15,14 @@ reads the revision.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from http import HTTPStatus
 
 from rukpak.api.errors import BundleError
 from rukpak.api.v1alpha2.conditions import OF_ABSENCE, ConditionType, Reason
 from rukpak.api.v1alpha2.types import BundleDeployment
-from rukpak.controller.apply.ownership import is_unfinished
+from rukpak.controller.apply.ownership import find_strays, is_unfinished
 from rukpak.controller.apply.plan import Action, Outcome, OvertakenError
 from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.kube.client import ApiError
@@ -32,8 +32,8 @@ from rukpak.controller.reconcile import deletion, gates, installation, stored
 from rukpak.controller.reconcile.context import NEVER, UNKNOWN_SECONDS, UNLISTED, UNSYNCED, Context, Requeue, Services
 from rukpak.controller.reconcile.finding import Wanted, find_wanted, follow_config, poll_sources, seconds_to_poll
 from rukpak.controller.reconcile.gates import find_dependency_cycle
-from rukpak.controller.reconcile.inventory import had_any, look_for_strays, read_kept, report_strays
-from rukpak.controller.reconcile.memory import Memories
+from rukpak.controller.reconcile.inventory import had_any, read_kept, report_strays
+from rukpak.controller.reconcile.memory import KNOWN, LISTING, Memories
 from rukpak.controller.reconcile.planning import make_work, plan_repair
 from rukpak.controller.retries import SLOW_SECONDS, Retries, waits_for_cluster
 from rukpak.controller.revisions.accounts import is_up_to_date, judge, record
@@ -229,6 +229,8 @@ def _record_account(context: Context) -> tuple[Context, BundleError | None]:
     return context, None
 
 
+SOON_SECONDS = 20.0
+"""For so long status does not report that a kind has not been listed yet."""
 FIRST_SECONDS = 3.0
 """For so long status does not report that the sources of a new BundleDeployment are being resolved or fetched."""
 RETRIED_SECONDS = 20.0
@@ -323,14 +325,14 @@ def _defer(context: Context, report: Report) -> Requeue | None:
     Work that has just started is not reported; its end triggers a pass.
     """
     status, memory = context.status, context.memory
-    if report.unknown and memory.is_listing_new():
+    if report.unknown and memory.seconds_since(LISTING) < SOON_SECONDS:
         return UNLISTED
     # Its pins are needed once something is applied, and recorded before that at the latest.
     is_new = not (status.sources or status.conditions)
-    if report.fetching and is_new and memory.age() < FIRST_SECONDS:
+    if report.fetching and is_new and memory.seconds_since(KNOWN) < FIRST_SECONDS:
         return Requeue(after=FIRST_SECONDS, cause="resolving the sources")
     # A failure is reported until its retry has ended, also after a restart.
-    if report.fetching and _shows_failure(context) and memory.age() < RETRIED_SECONDS:
+    if report.fetching and _shows_failure(context) and memory.seconds_since(KNOWN) < RETRIED_SECONDS:
         return Requeue(after=RETRIED_SECONDS, cause="retrying after a restart")
     return None
 
@@ -360,12 +362,12 @@ def _report_settled(context: Context) -> Report | None:
         return None
     look = _look(context) if outcomes else look
     status, memory, observed = context.status, context.memory, look.records
-    strays: frozenset[ObjectKey] = frozenset()
+    strays: tuple[ObjectKey, ...] = ()
     if outcomes or len(observed) > len(memory.ledger.left):
-        strays = look_for_strays(context, observed, memory.ledger.left, memory.stored.older)
-        if strays and had_any(context, strays):
+        found = find_strays(observed, memory.ledger.left, memory.stored.older, owner=context.owner)
+        if found and had_any(context, [record.key for record in found]):
             return None  # a pass over everything prunes them
-        report_strays(context, strays)
+        strays = report_strays(context, found)
     return Report(
         wanted=status.revision,
         revision=status.installed_revision,
@@ -374,7 +376,7 @@ def _report_settled(context: Context) -> Report | None:
         drifted=tuple(outcome.drift for outcome in outcomes if outcome.drift),
         awaiting_prune=tuple(_kept(context, observed, memory.stored.older)),
         conflicts=tuple(memory.ledger.conflicts()),
-        strays=tuple(sorted(strays)),
+        strays=strays,
         progress=installation.assess_installed(context),
         managed_state=memory.ledger.managed_state if outcomes and not memory.ledger.drifted(look) else None,
         leftovers=installation.review_leftovers(context, outcomes),
@@ -450,9 +452,9 @@ def _repair_drifted(
     return None if any(outcome.error for outcome in outcomes) else outcomes
 
 
-def _warnings_after_repairs(context: Context, outcomes: Iterable[Outcome]) -> tuple[str, ...] | None:
+def _warnings_after_repairs(context: Context, outcomes: Collection[Outcome]) -> tuple[str, ...] | None:
     """Return the warnings after repairs; None if nothing was sent."""
-    installed, outcomes = installation.find_installed(context), list(outcomes)
+    installed = installation.find_installed(context)
     if installed is None or not outcomes:
         return None
     on_cluster = installation.warnings_on_cluster(context, installed.targets.rest, context.recorded_kinds)

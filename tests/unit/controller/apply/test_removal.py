@@ -314,7 +314,7 @@ def metadata(released_cluster: FakeCluster) -> dict[str, Any]:
 
 
 def test_what_is_released_keeps_its_data_and_says_whose_it_was(released_cluster: FakeCluster) -> None:
-    release(released_cluster.client, CONFIG_MAPS, KEY, "foo")
+    release(released_cluster.client, PATH, "foo")
     assert released_cluster.objects[PATH]["data"] == {"color": "red"}
     assert metadata(released_cluster)["labels"] == {}
     assert metadata(released_cluster)["annotations"] == {"example.com/a": "b", names.RELEASED_FROM: "foo"}
@@ -327,19 +327,19 @@ def test_other_owners_and_other_managers_stay(released_cluster: FakeCluster) -> 
     ours = metadata(released_cluster)["managedFields"]
     references = [*metadata(released_cluster)["ownerReferences"], OTHER]
     released_cluster.patch(PATH, {"metadata": {"managedFields": [*ours, theirs], "ownerReferences": references}})
-    release(released_cluster.client, CONFIG_MAPS, KEY, "foo")
+    release(released_cluster.client, PATH, "foo")
     assert metadata(released_cluster)["managedFields"] == [theirs]
     assert metadata(released_cluster)["ownerReferences"] == [OTHER]
 
 
 def test_where_nobody_else_has_an_entry_all_are_cleared_as_the_server_wants_it(released_cluster: FakeCluster) -> None:
-    release(released_cluster.client, CONFIG_MAPS, KEY, "foo")
+    release(released_cluster.client, PATH, "foo")
     assert metadata(released_cluster)["managedFields"] == [{}]
 
 
 def test_what_is_gone_is_released(released_cluster: FakeCluster) -> None:
     released_cluster.remove(PATH)
-    release(released_cluster.client, CONFIG_MAPS, KEY, "foo")
+    release(released_cluster.client, PATH, "foo")
     assert released_cluster.requests == [f"GET {PATH}"]
 
 
@@ -349,21 +349,21 @@ def conflicts(count: int) -> list[ApiError]:
 
 def test_one_that_changes_meanwhile_is_tried_once_more(released_cluster: FakeCluster) -> None:
     released_cluster.faults[f"MERGE {PATH}"] = conflicts(1)
-    release(released_cluster.client, CONFIG_MAPS, KEY, "foo")
+    release(released_cluster.client, PATH, "foo")
     assert metadata(released_cluster)["annotations"][names.RELEASED_FROM] == "foo"
 
 
 def test_one_that_goes_on_changing_is_given_up(released_cluster: FakeCluster) -> None:
     released_cluster.faults[f"MERGE {PATH}"] = conflicts(3)
     with pytest.raises(ApiError) as caught:
-        release(released_cluster.client, CONFIG_MAPS, KEY, "foo")
+        release(released_cluster.client, PATH, "foo")
     assert caught.value.status == 409
     assert len(released_cluster.requests) == 4
 
 
 def judged(released_cluster: FakeCluster, *references: Any) -> Record:
     """Release the object, have others refer to it, and return it as it is judged then."""
-    release(released_cluster.client, CONFIG_MAPS, KEY, "foo")
+    release(released_cluster.client, PATH, "foo")
     changed = released_cluster.patch(PATH, {"metadata": {"ownerReferences": list(references), "annotations": UNMARKED}})
     return project(changed, "", "ConfigMap")
 

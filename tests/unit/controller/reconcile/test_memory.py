@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from rukpak.api.v1alpha2.types import ObjectMeta
 from rukpak.controller.building.revision import Revision, Terms
-from rukpak.controller.reconcile.memory import SOON_SECONDS, Memories, Memory
+from rukpak.controller.reconcile.memory import DELETED, LISTING, Memories, Memory
+from rukpak.controller.reconcile.reconciler import SOON_SECONDS
 
 
 def meta(name: str = "shop", uid: str = "uid-1") -> ObjectMeta:
@@ -72,16 +73,16 @@ def test_a_deletion_is_as_old_as_this_process_has_known_it() -> None:
     now = [50.0]
     memory = Memory(uid="uid-1", clock=lambda: now[0])
     now[0] += 100
-    assert memory.deletion_age() == 0
+    assert memory.seconds_since(DELETED) == 0
     now[0] += 7
-    assert memory.deletion_age() == 7
+    assert memory.seconds_since(DELETED) == 7
 
 
 def test_a_list_that_lasts_is_news_after_a_while() -> None:
     now = [50.0]
     memory = Memory(uid="uid-1", clock=lambda: now[0])
-    assert memory.is_listing_new()
+    assert memory.seconds_since(LISTING) < SOON_SECONDS
     now[0] += SOON_SECONDS - 1
-    assert memory.is_listing_new()
+    assert memory.seconds_since(LISTING) < SOON_SECONDS
     now[0] += 1
-    assert not memory.is_listing_new()
+    assert memory.seconds_since(LISTING) >= SOON_SECONDS

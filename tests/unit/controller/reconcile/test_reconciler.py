@@ -18,6 +18,7 @@ from rukpak.controller.kube.resources import Resource
 from rukpak.controller.observe.following import Topic
 from rukpak.controller.reconcile import installation
 from rukpak.controller.reconcile.context import NEVER, UNKNOWN_SECONDS, UNSYNCED, Context
+from rukpak.controller.reconcile.memory import KNOWN
 from rukpak.controller.reconcile.planning import Work
 from rukpak.controller.revisions.accounts import RIGHTS_SECONDS, AccountPolicy
 from rukpak.controller.revisions.store import remove_orphans
@@ -829,7 +830,7 @@ def test_that_sources_are_being_resolved_is_told_when_it_takes_longer_than_three
     for _ in range(2):
         assert world.reconcile().after == 3
         assert world.conditions == {}
-        world.memory.since -= 1.5
+        world.memory.first_seen[KNOWN] -= 1.5
     world.reconcile()
     assert world.conditions["Unpacked"] == "False Fetching"
 
@@ -853,7 +854,7 @@ def test_a_failure_stays_while_it_is_tried_again_after_a_restart(world: World) -
     world.cluster.taken()
     world.reconcile()
     assert STATUS not in world.requests()
-    world.memory.since -= 20
+    world.memory.first_seen[KNOWN] -= 20
     world.reconcile()
     assert world.conditions["Ready"] == "False Fetching"
 
