@@ -374,13 +374,13 @@ class Repository:
         return not self._is_elsewhere(address) or (self._passes_credentials and self._is_own_index)
 
     def _download(self, address: Address, missing: Reason = Reason.NOT_FOUND) -> Download:
-        wanted = replace(self._wanted(address), missing=missing)
-        return Download(self._transport, wanted, self._access)
+        return Download(self._transport, self._wanted(address, missing), self._access)
 
-    def _wanted(self, address: Address) -> Wanted:
+    def _wanted(self, address: Address, missing: Reason = Reason.NOT_FOUND) -> Wanted:
         return Wanted(
             address=address,
             headers=self._headers if self._gets_credentials(address) else {},
+            missing=missing,
             field="repository",
             remedy="publish the chart again",
             named=self._index_address.url,

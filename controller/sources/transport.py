@@ -393,17 +393,14 @@ class Transport:
     def __exit__(self, _: type[BaseException] | None, error: BaseException | None, *__: object) -> None:
         """Close all connections; raise what users may see of an error at another host instead of it."""
         shown = self.conceal(error) if isinstance(error, BundleError) else None
-        self._close()
-        if shown is not None and shown is not error:
-            raise shown from None
-
-    def _close(self) -> None:
         self._done.set()
         self._watcher.join()
         for response in self._responses:  # including those not read to the end
             response.close()
         self._adapter.close()
         self._guard.close()
+        if shown is not None and shown is not error:
+            raise shown from None
 
     def send(
         self,
