@@ -87,7 +87,10 @@ class ChartSource:
     """
 
     def __init__(self) -> None:
-        self._shared = Shared()
+        # What repositories have answered this process.
+        self.indexes = SharedAnswers[Index](lambda index: index.size)
+        self.permissions = SharedAnswers[Literal[True]]()
+        """Whether a repository has a file for some credentials."""
 
     def validate(self, parameters: Mapping[str, Any], path: str) -> list[str]:
         """Return what is wrong with the parameters, each with its field path below `path`."""
@@ -152,7 +155,7 @@ class ChartSource:
             problem = "the Secret has a type for registries; give it keys username and password, or bearerToken"
             raise BundleError(Reason.SECRET_INVALID, problem, place=f"{access.path}.auth")
         with transport:
-            yield Repository(transport, parameters, access, self._shared)
+            yield Repository(transport, parameters, access, self)
 
 
 def repository_address(text: str) -> Address:
@@ -164,20 +167,11 @@ def repository_address(text: str) -> Address:
     return replace(address, path=address.path.rstrip("/"))
 
 
-class Shared:
-    """What the repositories have answered this process."""
-
-    def __init__(self) -> None:
-        self.indexes = SharedAnswers[Index](lambda index: index.size)
-        self.permissions = SharedAnswers[Literal[True]]()
-        """Whether a repository has a file for some credentials."""
-
-
 class Repository:
-    """One repository, for one call of the source; `shared` is what repositories have answered this process."""
+    """One repository, for one call of a source; its `kind` has what repositories have answered this process."""
 
-    def __init__(self, transport: Transport, parameters: Mapping[str, Any], access: Access, shared: Shared) -> None:
-        self._transport, self._access, self._shared = transport, access, shared
+    def __init__(self, transport: Transport, parameters: Mapping[str, Any], access: Access, kind: ChartSource) -> None:
+        self._transport, self._access, self._kind = transport, access, kind
         self._request, self._check = parse_request(parameters), partial(check_deadline, access)
         address = self._address = repository_address(parameters["repository"])
         self._verify: bool = bool(parameters.get("verify"))
@@ -282,7 +276,7 @@ class Repository:
     # index.yaml
 
     def _index(self, max_age: float) -> Index:
-        found = self._shared.indexes.get(self._key, self._access, max_age, self._ask)
+        found = self._kind.indexes.get(self._key, self._access, max_age, self._ask)
         self._is_own_index = found.is_own
         return found
 
@@ -357,7 +351,7 @@ class Repository:
             return
         if self._gets_credentials(address := self._address_of(release)):
             key = f"{self._key} {address.url}"
-            self._shared.permissions.get(key, self._access, self._access.max_age, lambda _: self._ask_for(address))
+            self._kind.permissions.get(key, self._access, self._access.max_age, lambda _: self._ask_for(address))
 
     def _ask_for(self, address: Address) -> Literal[True]:
         try:
