@@ -11,6 +11,7 @@ would be anonymous, and `as` in a kubeconfig would have no effect. As in kubectl
 from __future__ import annotations
 
 import base64
+import ipaddress
 import os
 import threading
 import time
@@ -28,7 +29,6 @@ import yaml
 
 from rukpak.api.proxies import NO_PROXY, VARIABLES, read_proxies
 from rukpak.controller.kube.errors import ConfigurationError
-from rukpak.controller.sources.hosts import PORTS, is_loopback
 
 DEFAULT_KUBECONFIG = "~/.kube/config"
 SERVICE_HOST, SERVICE_PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
@@ -37,6 +37,7 @@ TOKEN_SECONDS = 60.0
 """After how long the file of a token is read again: the kubelet renews it."""
 # What a malformed kubeconfig leads to; the parser, written in Python, does not bear deep nesting.
 _MALFORMED = (OSError, yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
+_PORTS = {"https": 443, "http": 80}
 _RENEWED = ("exec", "auth-provider")
 """Entries of a user whose credential comes from elsewhere, and expires."""
 
@@ -269,7 +270,7 @@ def _renew(paths: str, context: str) -> tuple[Callable[[], str], str]:
 
 
 def _check_credential(configuration: Configuration, user: _Entry) -> None:
-    loopback, header = is_loopback(urlsplit(configuration.host).hostname or ""), configuration.authorize()
+    loopback, header = _is_loopback(configuration.host), configuration.authorize()
     if configuration.host.startswith("http://") and header and not loopback:
         raise ConfigurationError("credentials must not be sent over plain http; use https")
     if header or configuration.certificate:
@@ -284,8 +285,16 @@ def _find_proxy(host: str) -> str:
     url, proxies = urlsplit(host), getproxies()
     # Any proxy that urllib3 knows may be named; the rules say only where it is not asked.
     rules = read_proxies({**dict.fromkeys(VARIABLES, "http://any"), NO_PROXY: proxies.get("no", "")})
-    is_asked = rules.find(url.scheme, url.hostname or "", url.port or PORTS.get(url.scheme, 0))
+    is_asked = rules.find(url.scheme, url.hostname or "", url.port or _PORTS.get(url.scheme, 0))
     return proxies.get(url.scheme, "") if is_asked else ""
+
+
+def _is_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 @dataclass(frozen=True, slots=True)
