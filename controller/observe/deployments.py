@@ -333,9 +333,8 @@ def usable(deployment: BundleDeployment) -> BundleDeployment:
 
 def is_damaged(deployment: BundleDeployment) -> bool:
     """Return whether another client has garbled the status or removed the finalizer."""
-    lacks_finalizer = (
-        names.FINALIZER not in deployment.metadata.finalizers and deployment.metadata.deletion_timestamp is None
-    )
+    metadata = deployment.metadata
+    lacks_finalizer = names.FINALIZER not in metadata.finalizers and metadata.deletion_timestamp is None
     return lacks_finalizer or bool(deployment.status_problem) or usable(deployment) is not deployment
 
 

@@ -268,9 +268,8 @@ class Repository:
         found = _DIGEST.fullmatch(release.digest.lower())
         if release.digest and not found:
             problem = f"index.yaml has a digest of version {quote(release.version)} that is not a SHA-256"
-            raise BundleError(
-                Reason.CONTENT_REJECTED, f'{self._access.path}: {problem}; write it with "helm repo index"'
-            )
+            problem = f'{problem}; write it with "helm repo index"'
+            raise BundleError(Reason.CONTENT_REJECTED, problem, place=self._access.path)
         return f"sha256:{found[1]}" if found else ""
 
     # index.yaml
@@ -391,9 +390,8 @@ class Repository:
         problem = f"index.yaml at {quote(self._address.authority)} names another host, {quote(address.authority)}"
         problem = f"{problem}, which cannot be used"
         if self._has_credentials and not self._passes_credentials:
-            return (
-                f"{problem}: credentials are sent to the repository only; set passCredentials to send them there, too"
-            )
+            remedy = "set passCredentials to send them there, too"
+            return f"{problem}: credentials are sent to the repository only; {remedy}"
         return f"{problem}; check that host{' and auth' * self._has_credentials}"
 
     # signatures
@@ -443,10 +441,8 @@ class Repository:
         try:
             address = parse_address(follow(self._index_address.url, quote_url(release.url, safe=PRINTABLE)))
         except ValueError:
-            problem = (
-                f"has an address of version {version} that is not used: only https, or plain http on the same host"
-            )
-            message = f"{subject} {problem} and port as the repository, without a user; correct it there"
+            problem = f"has an address of version {version} that is not used: only https, or plain http on the same"
+            message = f"{subject} {problem} host and port as the repository, without a user; correct it there"
             raise BundleError(Reason.INSECURE_REFUSED, message) from None
         is_relative = not urlsplit(release.url).netloc
         if self._passes_credentials and self._is_elsewhere(address) and self._is_own_index:

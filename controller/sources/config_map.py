@@ -131,10 +131,9 @@ class ConfigMapSource:
         try:
             digest, entries = _read(parameters, access)
             if digest != resolution.digest:
-                problem = "has changed since it was resolved; it is resolved again soon"
-                raise BundleError(
-                    Reason.PINNED_CONTENT_GONE, f"{access.path}: {describe_names(_names(parameters))} {problem}"
-                )
+                changed = f"{describe_names(_names(parameters))} has changed since it was resolved"
+                problem = f"{changed}; it is resolved again soon"
+                raise BundleError(Reason.PINNED_CONTENT_GONE, problem, place=access.path)
             yield from entries
         except Rejection as rejection:  # by a reader, or thrown by the writer
             raise rejection.at(access.path) from None

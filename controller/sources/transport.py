@@ -501,7 +501,7 @@ class Transport:
         self._pace.ask()
         try:
             now = time.monotonic()
-            left, connecting = max(self._access.deadline - now, 0.001), max(self._guard.until - now, 0.001)
+            left, connecting = (max(end - now, _LEAST_SECONDS) for end in (self._access.deadline, self._guard.until))
             raw = self._adapter.send(
                 request.prepare(),
                 stream=True,

@@ -278,10 +278,8 @@ def check_secure(path: str, *, plain: bool, verify: bool) -> None:
 
     Raises: BundleError (InsecureRefused for plain http, and for https that is not verified).
     """
+    problem = "credentials are not sent if insecureSkipTLSVerify is set; unset it and set certificateData"
     if plain:
-        raise BundleError(
-            Reason.INSECURE_REFUSED, "credentials are not sent over plain http; use https", place=f"{path}.auth"
-        )
-    if not verify:
-        problem = "credentials are not sent if insecureSkipTLSVerify is set; unset it and set certificateData"
+        problem = "credentials are not sent over plain http; use https"
+    if plain or not verify:
         raise BundleError(Reason.INSECURE_REFUSED, problem, place=f"{path}.auth")
