@@ -332,9 +332,7 @@ class Cache(Generic[RecordT]):
         version = parse_version(resource_version)
         with self._lock:
             self._version = max(self._version, version)
-            passed = [
-                key for key, ahead in self._ahead.items() if ahead.version <= version and ahead.record is not None
-            ]
+            passed = [key for key, ahead in self._ahead.items() if ahead.record and ahead.version <= version]
             for key in passed:
                 del self._ahead[key]
             self._index(*passed)

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -77,11 +78,14 @@ def find_loader(kubeconfig: str | None, context: str | None, pool: int) -> Calla
 
     The function raises ConfigurationError.
     """
+    paths = _find_paths(kubeconfig, context)
+    return partial(_load_kubeconfig, paths, context, pool) if paths else partial(_load_service_account, pool)
+
+
+def _find_paths(kubeconfig: str | None, context: str | None) -> str:
+    """Return the paths of the kubeconfig, separated by colons; empty for the ServiceAccount of a pod."""
     named = kubeconfig or os.environ.get("KUBECONFIG", "")
-    if not named and not context and is_in_pod():
-        return lambda: _load_service_account(pool)
-    paths = named or DEFAULT_KUBECONFIG
-    return lambda: _load_kubeconfig(paths, context, pool)
+    return named or ("" if not context and is_in_pod() else DEFAULT_KUBECONFIG)
 
 
 def is_in_pod() -> bool:
@@ -94,10 +98,9 @@ def find_context(kubeconfig: str | None, context: str | None) -> str:
 
     Raises: ConfigurationError.
     """
-    named = kubeconfig or os.environ.get("KUBECONFIG", "")
-    if context or (not named and is_in_pod()):
+    paths = _find_paths(kubeconfig, context)
+    if context or not paths:
         return context or ""
-    paths = named or DEFAULT_KUBECONFIG
     with _naming(paths):
         return _current_context(_read(paths))
 

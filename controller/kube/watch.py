@@ -25,7 +25,7 @@ import math
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any, Generic
@@ -166,25 +166,6 @@ def read_list(events: Iterator[Event], make: Make[RecordT]) -> tuple[dict[Key, R
     return None
 
 
-def read_pages(
-    pages: Iterable[Page], make: Make[RecordT], on_page: Callable[[], None]
-) -> tuple[dict[Key, RecordT], str]:
-    """Return the records of a paged list and its version; call `on_page` for each page.
-
-    Raises: ApiError.
-    """
-    fresh: dict[Key, RecordT] = {}
-    version = ""
-    for page in pages:
-        on_page()
-        if page.restarted:
-            fresh.clear()
-        records = (record for item in page.items if (record := make(item)) is not None)
-        fresh.update((key_of(record), record) for record in records)
-        version = page.resource_version
-    return fresh, version
-
-
 _BACKOFF = Backoff(first=0.8, longest=30, jitter=0.5)
 
 
@@ -223,9 +204,6 @@ class Pace:
         return max(backoff.choose_delay(failures), min(asked, self.asked))
 
 
-DEFAULT_PACE = Pace()
-
-
 log = logging.getLogger(__name__)
 
 GRACE_SECONDS = 60.0
@@ -260,7 +238,7 @@ class Reflector(Generic[RecordT]):
         on_change: Callable[[RecordT | None, RecordT | None], None] = lambda old, new: None,  # noqa: ARG005
         on_synced: Callable[[], None] = lambda: None,
         on_failed: Callable[[], None] = lambda: None,
-        pace: Pace = DEFAULT_PACE,
+        pace: Pace = Pace(),
     ) -> None:
         self._objects = objects
         self._project = project
@@ -477,10 +455,16 @@ class Reflector(Generic[RecordT]):
             raise ApiError(0, "Incomplete", "the stream ended before the list was complete")
 
     def _list_pages(self) -> None:
-        self._replace(*read_pages(self._objects.pages(self._pace.page), self._make, self._expect_page))
-
-    def _expect_page(self) -> None:
-        self._expect(self._pace.watch[1] + self._pace.slack + sum(DEFAULT_TIMEOUT))
+        fresh: dict[Key, RecordT] = {}
+        version = ""
+        for page in self._objects.pages(self._pace.page):
+            self._expect(self._pace.watch[1] + self._pace.slack + sum(DEFAULT_TIMEOUT))
+            if page.restarted:
+                fresh.clear()
+            records = (record for item in page.items if (record := self._make(item)) is not None)
+            fresh.update((key_of(record), record) for record in records)
+            version = page.resource_version
+        self._replace(fresh, version)
 
     def _replace(self, fresh: dict[Key, RecordT], version: str) -> None:
         if self.cache.went_back(version) or self.cache.is_newer_than(fresh):

@@ -11,9 +11,10 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from rukpak.controller.kube.cache import Trace, make_trace
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.resources import DEFINITIONS, Resource
 from rukpak.controller.kube.watch import ListWatch, Reflector
@@ -31,13 +32,9 @@ _DEFAULT_MARKS = ("storageclass.kubernetes.io/is-default-class", "storageclass.b
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Definition:
+class Definition(Trace):
     """The part of a CustomResourceDefinition that is kept."""
 
-    name: str
-    uid: str
-    resource_version: str
-    namespace: str = ""
     kind: tuple[str, str]
     """Group and kind."""
     resource: Resource | None
@@ -121,6 +118,7 @@ def make_definition(manifest: Mapping[str, Any]) -> Definition:
         name=text(metadata, "name"),
         uid=text(metadata, "uid"),
         resource_version=text(metadata, "resourceVersion"),
+        namespace="",
         kind=(group, kind),
         resource=resource if stored and established else None,
         names=_accepted_names(manifest),
@@ -134,11 +132,7 @@ def _declared(version: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Class:
-    name: str
-    uid: str
-    resource_version: str
-    namespace: str = ""
+class _Class(Trace):
     created: str
     binding_mode: str
     is_default: bool
@@ -190,9 +184,7 @@ def _make_class(manifest: Mapping[str, Any]) -> _Class:
     metadata = manifest["metadata"]
     annotations = metadata.get("annotations") or {}
     return _Class(
-        name=metadata["name"],
-        uid=metadata["uid"],
-        resource_version=metadata["resourceVersion"],
+        **asdict(make_trace(manifest)),
         created=metadata.get("creationTimestamp") or "",
         binding_mode=manifest.get("volumeBindingMode") or "Immediate",
         is_default=any(annotations.get(mark) == "true" for mark in _DEFAULT_MARKS),

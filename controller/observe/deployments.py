@@ -21,7 +21,7 @@ import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -32,6 +32,7 @@ from rukpak.api.v1alpha2.reading import read, try_to_read
 from rukpak.api.v1alpha2.sources import Source
 from rukpak.api.v1alpha2.types import BundleDeployment, ObjectMeta, Status
 from rukpak.controller.content.digests import is_digest
+from rukpak.controller.kube.cache import Trace, make_trace
 from rukpak.controller.kube.client import Client
 from rukpak.controller.kube.errors import attempt
 from rukpak.controller.kube.resources import DEPLOYMENTS, read_kinds, shard_of
@@ -64,12 +65,9 @@ HealthCheck = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeenDeployment:
+class SeenDeployment(Trace):
     """The latest known state of a BundleDeployment; `outline` is None if it cannot be read at all."""
 
-    name: str
-    uid: str
-    resource_version: str
     outline: BundleDeployment | None
     """The whole; if its spec or metadata are large, or it is not served, without what is free in form or number in
     them."""
@@ -78,7 +76,6 @@ class SeenDeployment:
     packed: bytes = b""
     """The whole, compressed, if it is served, and more than the outline."""
     checks: tuple[HealthCheck, ...] = ()
-    namespace: str = ""
 
     @property
     def deployment(self) -> BundleDeployment | None:
@@ -112,16 +109,13 @@ class SeenDeployments:
         """UIDs by name; see `was_orphaned`."""
         self.reflector = Reflector[SeenDeployment](
             ListWatch(client, DEPLOYMENTS.path()),
-            project=self._make_seen,
+            project=lambda manifest: make_seen(manifest, self.shard),
             functions=INDEX_FUNCTIONS,
             on_change=self._note,
             on_synced=synced,
             on_failed=self._note_failure,
             pace=Pace(page=PAGE_ITEMS),
         )
-
-    def _make_seen(self, manifest: dict[str, Any]) -> SeenDeployment:
-        return make_seen(manifest, self.shard)
 
     def _note_failure(self) -> None:
         error = self.reflector.last_error
@@ -251,7 +245,7 @@ class SeenDeployments:
             manifest: in the reply.
             sent: when the request was sent, in monotonic seconds; None: not known.
         """
-        seen = self._make_seen(dict(manifest))
+        seen = make_seen(manifest, self.shard)
         if sent is not None:
             self._as_of[seen.name] = sent
         self.reflector.cache.learn(seen)
@@ -261,7 +255,7 @@ class SeenDeployments:
         self.reflector.cache.hide(("", name), uid)
 
 
-def make_seen(manifest: dict[str, Any], shard: str = "") -> SeenDeployment:
+def make_seen(manifest: Mapping[str, Any], shard: str = "") -> SeenDeployment:
     """Return what the controller of a shard keeps of a BundleDeployment from the API server.
 
     It logs why one of its own cannot be read.
@@ -274,9 +268,7 @@ def make_seen(manifest: dict[str, Any], shard: str = "") -> SeenDeployment:
     outline, packed = _outline(deployment, manifest, served=served) if deployment else (None, b"")
     checks = deployment.spec.health_checks if deployment and served else ()
     return SeenDeployment(
-        name=metadata["name"],
-        uid=metadata["uid"],
-        resource_version=metadata["resourceVersion"],
+        **asdict(make_trace(manifest)),
         outline=outline,
         served=served,
         packed=packed,
@@ -341,9 +333,8 @@ def usable(deployment: BundleDeployment) -> BundleDeployment:
 
 def is_damaged(deployment: BundleDeployment) -> bool:
     """Return whether another client has garbled the status or removed the finalizer."""
-    lacks_finalizer = (
-        names.FINALIZER not in deployment.metadata.finalizers and deployment.metadata.deletion_timestamp is None
-    )
+    metadata = deployment.metadata
+    lacks_finalizer = names.FINALIZER not in metadata.finalizers and metadata.deletion_timestamp is None
     return lacks_finalizer or bool(deployment.status_problem) or usable(deployment) is not deployment
 
 

@@ -166,24 +166,24 @@ class Explainer:
         """
         now = self._clock()
         with self._lock:
-            before = inquiries.known
-            known = {q.record.key: before[q.record.key] for q in questions if q.record.key in before}
+            known = {each.record.key: inquiries.known.get(each.record.key, _NONE) for each in questions}
             lately = [at for at in inquiries.asked if now - at < AGAIN_SECONDS]
             urgent = [each for each in questions if each.urgent]
-            waiting = sum(known.get(each.record.key, _NONE).waiting for each in urgent)
+            waiting = sum(known[each.record.key].waiting for each in urgent)
             others = [each for each in questions if not each.urgent]
             seldom = _choose(others, known, now)[: max(MOST - len(lately), 0)]
             asked = [*_choose(urgent, known, now)[: max(MOST_URGENT - waiting, 0)], *seldom]
             for question in asked:
                 record = question.record
-                last = known.get(record.key, _NONE)
-                known[record.key] = replace(last, about=record.verdict, asked=now, waiting=True)
+                known[record.key] = replace(known[record.key], about=record.verdict, asked=now, waiting=True)
             inquiries.known, inquiries.asked = known, lately + [now] * len(seldom)
-        seconds = _seconds_to_next(questions, known, now)  # before an answer arrives, which wakes the BundleDeployment
+            # Before an answer arrives, which wakes the BundleDeployment.
+            soonest = min((known[each.record.key].due(each) for each in questions), default=math.inf)
         for question in asked:
             with suppress(RuntimeError):  # after `stop`, during which a pass may continue
                 self._pool.submit(self._ask, name, inquiries, question)
-        return seconds
+        # An object that is due but exceeded the limit waits until more requests are allowed.
+        return None if soonest == math.inf else max(soonest - now, AGAIN_SECONDS if soonest <= now else 0.0)
 
     def _ask(self, name: str, inquiries: Inquiries, question: Question) -> None:
         record, verdict, ends, is_known = question.record, None, NO_ENDS, True
@@ -272,14 +272,6 @@ def may_explain(record: Record) -> bool:
     return bool(record.pods) or (record.deleting and kind == (NAMESPACES.group, NAMESPACES.kind))
 
 
-def _choose(questions: Sequence[Question], inquiries: Mapping[ObjectKey, _Inquiry], now: float) -> list[Question]:
-    due = [each for each in questions if inquiries.get(each.record.key, _NONE).due(each) <= now]
-    return sorted(due, key=lambda each: inquiries.get(each.record.key, _NONE).asked)
-
-
-def _seconds_to_next(
-    questions: Sequence[Question], inquiries: Mapping[ObjectKey, _Inquiry], now: float
-) -> float | None:
-    soonest = min((inquiries.get(each.record.key, _NONE).due(each) for each in questions), default=math.inf)
-    # An object that is due but exceeded the limit waits until more requests are allowed.
-    return None if soonest == math.inf else max(soonest - now, AGAIN_SECONDS if soonest <= now else 0.0)
+def _choose(questions: Sequence[Question], known: Mapping[ObjectKey, _Inquiry], now: float) -> list[Question]:
+    due = [each for each in questions if known[each.record.key].due(each) <= now]
+    return sorted(due, key=lambda each: known[each.record.key].asked)

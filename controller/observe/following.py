@@ -207,7 +207,7 @@ class ObjectFollower:
         with self._lock:
             followed = [each for objects in self._followed.values() for each in objects.values()]
         for each in followed:
-            each.drop()
+            (each.reflector or each.cache).drop()
 
     def _open(self, reference: ObjectReference, changed: Callable[[], None], share: str) -> _Followed:
         client = self._client.acting_as(User(reference.user) if reference.user else None)
@@ -239,10 +239,8 @@ class _Followed:
 
     def watch(self) -> None:
         """Have it watched, once the reflector is started; it is polled otherwise."""
-        path, selector = (
-            self._reference.resource.path(self._reference.namespace),
-            f"metadata.name={self._reference.name}",
-        )
+        reference = self._reference
+        path, selector = reference.resource.path(reference.namespace), f"metadata.name={reference.name}"
         self.reflector = Reflector(
             ListWatch(self._client, path, field_selector=selector, metadata=True),
             project=self._project,
@@ -250,13 +248,6 @@ class _Followed:
             on_synced=self._note_synced,
         )
         self.cache = self.reflector.cache
-
-    def drop(self) -> None:
-        """Forget the object, and read it again."""
-        if self.reflector:
-            self.reflector.drop()
-        else:
-            self.cache.drop()
 
     def poll(self) -> None:
         """Send one request, and report changes; a failed one is retried in its turn."""

@@ -174,9 +174,6 @@ def _shared(kinds: frozenset[GroupKind]) -> frozenset[GroupKind]:
     return kinds
 
 
-_NONE = _Needs()
-
-
 class ServedKinds:
     """Thread-safe."""
 
@@ -256,11 +253,10 @@ class Projection:
             return project(manifest, group, kind)
         manifest = {**manifest, "apiVersion": resource.api_version, "kind": kind}
         owner = (manifest["metadata"].get("labels") or {}).get(names.OWNER_LABEL, "")
-        checks = matching(self._deployments.checks_of(owner), manifest)
-        verdict = self._judge(checks, manifest, resource, evaluates=evaluates)
+        verdict = self.judge(owner, manifest, resource, evaluates=evaluates)
         record = project(manifest, group, kind, verdict, pods_of(manifest, verdict))
         rollout = rollout_of(manifest, record.applied_at)
-        reported = reported_of(manifest, checked=bool(checks))
+        reported = reported_of(manifest, checked=bool(self._checks_on(owner, manifest)))
         return replace(record, rollout=rollout, reported=reported) if rollout or reported else record
 
     def judge(self, name: str, manifest: Mapping[str, Any], resource: Resource, *, evaluates: bool) -> Verdict:
@@ -272,19 +268,16 @@ class Projection:
             resource: that it was read at.
             evaluates: expressions; otherwise an object that has some is NotEvaluated.
         """
-        checks = matching(self._deployments.checks_of(name), manifest)
-        return self._judge(checks, manifest, resource, evaluates=evaluates)
-
-    def _judge(
-        self, checks: tuple[HealthCheck, ...], manifest: Mapping[str, Any], resource: Resource, *, evaluates: bool
-    ) -> Verdict:
         context = Context(
             binding_mode=self._classes.binding_mode,
             reports_status=self._definitions.reports_status(resource.group, resource.version, resource.kind),
             evaluate=self._evaluator.evaluate if evaluates else None,
-            checks=checks,
+            checks=self._checks_on(name, manifest),
         )
         return self._definitions.name_holder(manifest, assess(manifest, context))
+
+    def _checks_on(self, name: str, manifest: Mapping[str, Any]) -> tuple[HealthCheck, ...]:
+        return matching(self._deployments.checks_of(name), manifest)
 
 
 def _health_inputs(record: Record | None) -> tuple[object, ...] | None:
@@ -430,7 +423,7 @@ class ManagedObjects:
                 self._stop_unneeded()
 
     def _needs_of(self, name: str) -> _Needs:
-        return self._needs.get(name) or _NONE
+        return self._needs.get(name) or _Needs()
 
     def _need(self, name: str, kinds: frozenset[GroupKind], *, decided: bool) -> None:
         before = self._needs_of(name)

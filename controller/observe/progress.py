@@ -178,7 +178,7 @@ class HealthTracker:
         holds = bool(waiting) and all(each.held for each in waiting)
         shown, wait = self._publish(health, revision, now, lasts=lasts, holds=holds)
         changes: list[float | None] = [each.since + soon - now for each in troubled if now - each.since < soon]
-        changes += [self._seconds_to_check(each, now, deadline) for each in judged if _is_timed(each)]
+        changes += [self._seconds_to_check(each, now) for each in judged if each.verdict.is_timed and not each.held]
         changes += [self._seconds_to_hold(each, now) for each in judged]
         soonest = [seconds for seconds in (*changes, next_request, wait) if seconds and seconds > 0]
         crashes = any(each.crashes for each in rollouts)
@@ -276,9 +276,9 @@ class HealthTracker:
         known.at = min(known.seen, max(known.at, now - age))
         return known.at
 
-    def _seconds_to_check(self, judged: _Judged, now: float, deadline: float) -> float:
-        known, left = self._applied.get(judged.key), judged.since + deadline - now
-        return left if left > 0 or known is None else min(CLOCK_SECONDS, known.seen + deadline - now)
+    def _seconds_to_check(self, judged: _Judged, now: float) -> float:
+        known, left = self._applied.get(judged.key), judged.since + self.deadline - now
+        return left if left > 0 or known is None else min(CLOCK_SECONDS, known.seen + self.deadline - now)
 
     def _publish(
         self, health: Health[ObjectKey], revision: str, now: float, *, lasts: bool, holds: bool
@@ -325,11 +325,6 @@ def _with_deadline(judged: _Judged, now: float, deadline: float) -> Verdict:
     if judged.held:
         return judged.verdict
     return with_deadline(judged.verdict, since=judged.since, now=now, deadline=deadline)
-
-
-def _is_timed(judged: _Judged) -> bool:
-    verdict = judged.verdict
-    return verdict.state in (State.PROGRESSING, State.MISSING) and verdict.deadline and not judged.held
 
 
 def _explain(judged: _Judged, answer: Answer | None) -> _Judged:

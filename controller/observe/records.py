@@ -297,8 +297,7 @@ def new_entry(manager: str, api_version: str) -> Entry:
 
 def fields_of(entry: Entry | None) -> Tree:
     """Return the fields of an entry, without those whose names or values no fields have, and as deep as ours may be."""
-    fields = mapping(entry, "fieldsV1")
-    return fields if _is_tree(fields) else _without_nonsense(fields)
+    return _without_nonsense(mapping(entry, "fieldsV1"))
 
 
 def is_of_another_owner(entry: Entry, owner: str) -> bool:
@@ -378,14 +377,6 @@ def _scaled_hash(entries: Iterable[Entry], entry: Entry | None) -> str:
 def _key(group: str, kind: str, metadata: Mapping[str, Any]) -> ObjectKey:
     namespace, name = text(metadata.get("namespace")), text(metadata.get("name"))
     return ObjectKey(intern(group), intern(kind), intern(namespace), name)
-
-
-def _is_tree(fields: Tree, levels: int = _TREE_LEVELS) -> bool:
-    if not levels:
-        return not fields
-    return all(
-        child.__class__ is dict and _is_step(name) and _is_tree(child, levels - 1) for name, child in fields.items()
-    )
 
 
 def _without_nonsense(fields: Tree, levels: int = _TREE_LEVELS) -> Tree:

@@ -87,7 +87,10 @@ class ChartSource:
     """
 
     def __init__(self) -> None:
-        self._shared = Shared()
+        # What repositories have answered this process.
+        self.indexes = SharedAnswers[Index](lambda index: index.size)
+        self.permissions = SharedAnswers[Literal[True]]()
+        """Whether a repository has a file for some credentials."""
 
     def validate(self, parameters: Mapping[str, Any], path: str) -> list[str]:
         """Return what is wrong with the parameters, each with its field path below `path`."""
@@ -152,7 +155,7 @@ class ChartSource:
             problem = "the Secret has a type for registries; give it keys username and password, or bearerToken"
             raise BundleError(Reason.SECRET_INVALID, problem, place=f"{access.path}.auth")
         with transport:
-            yield Repository(transport, parameters, access, self._shared)
+            yield Repository(transport, parameters, access, self)
 
 
 def repository_address(text: str) -> Address:
@@ -164,20 +167,11 @@ def repository_address(text: str) -> Address:
     return replace(address, path=address.path.rstrip("/"))
 
 
-class Shared:
-    """What the repositories have answered this process."""
-
-    def __init__(self) -> None:
-        self.indexes = SharedAnswers[Index](lambda index: index.size)
-        self.permissions = SharedAnswers[Literal[True]]()
-        """Whether a repository has a file for some credentials."""
-
-
 class Repository:
-    """One repository, for one call of the source; `shared` is what repositories have answered this process."""
+    """One repository, for one call of a source; its `kind` has what repositories have answered this process."""
 
-    def __init__(self, transport: Transport, parameters: Mapping[str, Any], access: Access, shared: Shared) -> None:
-        self._transport, self._access, self._shared = transport, access, shared
+    def __init__(self, transport: Transport, parameters: Mapping[str, Any], access: Access, kind: ChartSource) -> None:
+        self._transport, self._access, self._kind = transport, access, kind
         self._request, self._check = parse_request(parameters), partial(check_deadline, access)
         address = self._address = repository_address(parameters["repository"])
         self._verify: bool = bool(parameters.get("verify"))
@@ -274,15 +268,14 @@ class Repository:
         found = _DIGEST.fullmatch(release.digest.lower())
         if release.digest and not found:
             problem = f"index.yaml has a digest of version {quote(release.version)} that is not a SHA-256"
-            raise BundleError(
-                Reason.CONTENT_REJECTED, f'{self._access.path}: {problem}; write it with "helm repo index"'
-            )
+            problem = f'{problem}; write it with "helm repo index"'
+            raise BundleError(Reason.CONTENT_REJECTED, problem, place=self._access.path)
         return f"sha256:{found[1]}" if found else ""
 
     # index.yaml
 
     def _index(self, max_age: float) -> Index:
-        found = self._shared.indexes.get(self._key, self._access, max_age, self._ask)
+        found = self._kind.indexes.get(self._key, self._access, max_age, self._ask)
         self._is_own_index = found.is_own
         return found
 
@@ -357,7 +350,7 @@ class Repository:
             return
         if self._gets_credentials(address := self._address_of(release)):
             key = f"{self._key} {address.url}"
-            self._shared.permissions.get(key, self._access, self._access.max_age, lambda _: self._ask_for(address))
+            self._kind.permissions.get(key, self._access, self._access.max_age, lambda _: self._ask_for(address))
 
     def _ask_for(self, address: Address) -> Literal[True]:
         try:
@@ -374,13 +367,13 @@ class Repository:
         return not self._is_elsewhere(address) or (self._passes_credentials and self._is_own_index)
 
     def _download(self, address: Address, missing: Reason = Reason.NOT_FOUND) -> Download:
-        wanted = replace(self._wanted(address), missing=missing)
-        return Download(self._transport, wanted, self._access)
+        return Download(self._transport, self._wanted(address, missing), self._access)
 
-    def _wanted(self, address: Address) -> Wanted:
+    def _wanted(self, address: Address, missing: Reason = Reason.NOT_FOUND) -> Wanted:
         return Wanted(
             address=address,
             headers=self._headers if self._gets_credentials(address) else {},
+            missing=missing,
             field="repository",
             remedy="publish the chart again",
             named=self._index_address.url,
@@ -397,9 +390,8 @@ class Repository:
         problem = f"index.yaml at {quote(self._address.authority)} names another host, {quote(address.authority)}"
         problem = f"{problem}, which cannot be used"
         if self._has_credentials and not self._passes_credentials:
-            return (
-                f"{problem}: credentials are sent to the repository only; set passCredentials to send them there, too"
-            )
+            remedy = "set passCredentials to send them there, too"
+            return f"{problem}: credentials are sent to the repository only; {remedy}"
         return f"{problem}; check that host{' and auth' * self._has_credentials}"
 
     # signatures
@@ -449,10 +441,8 @@ class Repository:
         try:
             address = parse_address(follow(self._index_address.url, quote_url(release.url, safe=PRINTABLE)))
         except ValueError:
-            problem = (
-                f"has an address of version {version} that is not used: only https, or plain http on the same host"
-            )
-            message = f"{subject} {problem} and port as the repository, without a user; correct it there"
+            problem = f"has an address of version {version} that is not used: only https, or plain http on the same"
+            message = f"{subject} {problem} host and port as the repository, without a user; correct it there"
             raise BundleError(Reason.INSECURE_REFUSED, message) from None
         is_relative = not urlsplit(release.url).netloc
         if self._passes_credentials and self._is_elsewhere(address) and self._is_own_index:

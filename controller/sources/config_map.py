@@ -49,11 +49,6 @@ def split(archive: bytes) -> list[tuple[Part, bytes]]:
     return [(Part(number, len(pieces), digest), piece) for number, piece in enumerate(pieces, 1)]
 
 
-def are_parts(found: Mapping[str, LocalContent]) -> bool:
-    """Whether any of the ConfigMaps is a part of an archive."""
-    return any(names.PART in each.annotations for each in found.values())
-
-
 def join(found: Mapping[str, LocalContent]) -> bytes:
     """Return the archive that ConfigMaps, by name, contain together.
 
@@ -136,10 +131,9 @@ class ConfigMapSource:
         try:
             digest, entries = _read(parameters, access)
             if digest != resolution.digest:
-                problem = "has changed since it was resolved; it is resolved again soon"
-                raise BundleError(
-                    Reason.PINNED_CONTENT_GONE, f"{access.path}: {describe_names(_names(parameters))} {problem}"
-                )
+                changed = f"{describe_names(_names(parameters))} has changed since it was resolved"
+                problem = f"{changed}; it is resolved again soon"
+                raise BundleError(Reason.PINNED_CONTENT_GONE, problem, place=access.path)
             yield from entries
         except Rejection as rejection:  # by a reader, or thrown by the writer
             raise rejection.at(access.path) from None
@@ -151,7 +145,7 @@ def _read(parameters: Mapping[str, Any], access: Access) -> tuple[str, Iterator[
     Raises: BundleError of the reader; Rejection, also while iterating.
     """
     found = {name: access.config_map(name) for name in _names(parameters)}
-    if are_parts(found):
+    if any(names.PART in each.annotations for each in found.values()):
         archive, files = KEY, {KEY: join(found)}
     else:
         files = {}

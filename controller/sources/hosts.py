@@ -181,7 +181,6 @@ def _split(pattern: str) -> tuple[str, int | None]:
 
 
 Origin = tuple[str, str | None, int | None]
-_DIRECT = Network()
 PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
 """What a URL may contain; browsers and clients encode anything else in one (quote of urllib.parse)."""
 log = logging.getLogger(__name__)
@@ -243,7 +242,7 @@ class Place:
         return self.show(BundleError(Reason.INSECURE_REFUSED, problem, place=self.subject))
 
 
-def place_of(subject: str, named: str, url: str, network: Network = _DIRECT, named_by: str = "") -> Place:
+def place_of(subject: str, named: str, url: str, network: Network, named_by: str = "") -> Place:
     """Return the place of a request for `url` on behalf of the URL that was named."""
     origin = scheme, host, port = origin_of(url)
     proxy = network.proxies.find(scheme, host or "", port or 0)

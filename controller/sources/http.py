@@ -101,16 +101,8 @@ class Download:
 
         Raises: BundleError as `ask`.
         """
-        wanted = self._wanted
         try:
-            response = self._transport.send(
-                "HEAD",
-                wanted.address.url,
-                wanted.headers,
-                named=wanted.named,
-                leaves=False,
-                named_by=wanted.named_by,
-            )
+            response = self._request("HEAD", {}, leaves=False)
         except StatusError:
             pass
         else:
@@ -138,11 +130,7 @@ class Download:
                 raise cut
 
     def _send(self, headers: Mapping[str, str], *, leaves: bool = True) -> Response:
-        url, named, sent = self._wanted.address.url, self._wanted.named, {**self._wanted.headers, **headers}
-        if "Range" in headers and self._url:
-            url, named, sent = self._url, named or url, dict(headers)
-        named_by = self._wanted.named_by
-        response = self._transport.send("GET", url, sent, named=named, leaves=leaves, named_by=named_by)
+        response = self._request("GET", headers, leaves=leaves)
         expected = {HTTPStatus.OK}
         if "Range" in headers:
             expected |= {HTTPStatus.PARTIAL_CONTENT, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE}
@@ -152,6 +140,13 @@ class Download:
             response.discard()
             raise self._failure(response)
         return response
+
+    def _request(self, method: str, headers: Mapping[str, str], *, leaves: bool) -> Response:
+        wanted = self._wanted
+        url, named, sent = wanted.address.url, wanted.named, {**wanted.headers, **headers}
+        if "Range" in headers and self._url:
+            url, named, sent = self._url, named or url, dict(headers)
+        return self._transport.send(method, url, sent, named=named, leaves=leaves, named_by=wanted.named_by)
 
     def _failure(self, response: Response) -> BundleError:
         if response.place.is_elsewhere:
@@ -323,7 +318,7 @@ class HttpSource:
     def content_key(self, parameters: Mapping[str, Any], resolution: Resolution) -> str:
         """Return digest, stripComponents, and the name of a single file; of an archive, how it is read."""
         name = _name(parse_address(parameters["url"]))
-        return f"{resolution.digest}|{_strip(parameters)}|{name if is_file_name(name) else ''}"
+        return f"{resolution.digest}|{parameters.get('stripComponents') or 0}|{name if is_file_name(name) else ''}"
 
     def fetch(self, parameters: Mapping[str, Any], resolution: Resolution, access: Access) -> Iterator[Entry]:
         """Yield the file, or the entries of an archive; the digest is verified before the first one.
@@ -350,9 +345,9 @@ def _download(
 
 
 def _read(spool: Spool, address: Address, parameters: Mapping[str, Any], access: Access) -> Iterator[Entry]:
-    file = _Watched(spool.rewind(), access)
+    file, strip = _Watched(spool.rewind(), access), parameters.get("stripComponents") or 0
     try:
-        yield from read_body(file, spool.size, _name(address), _strip(parameters), access.limits)
+        yield from read_body(file, spool.size, _name(address), strip, access.limits)
     except Rejection as rejection:  # by a reader, or thrown by the writer
         raise rejection.at(access.path) from None
 
@@ -467,10 +462,6 @@ def sha256_problems(parameters: Mapping[str, Any], path: str) -> list[str]:
 
 def _sha256(parameters: Mapping[str, Any]) -> str:
     return parameters.get("sha256") or ""
-
-
-def _strip(parameters: Mapping[str, Any]) -> int:
-    return parameters.get("stripComponents") or 0
 
 
 def connect(address: Address, parameters: Mapping[str, Any], access: Access, field: str = "url") -> Transport:

@@ -63,7 +63,7 @@ def find_route(
     Raises: BundleError (InsecureRefused if the server must not be asked; Unreachable if the name of a proxy cannot be
         resolved); OSError if that of a server cannot be; UnicodeError for an impossible name.
     """
-    keys = keys if keys and keys.is_for(location.origin) else None
+    keys = keys if keys and location.origin in keys.origins else None
     proxy = network.proxies.find(location.scheme, location.host, location.port)
     if proxy is None:
         found = resolve(location.host, location.port)

@@ -393,17 +393,14 @@ class Transport:
     def __exit__(self, _: type[BaseException] | None, error: BaseException | None, *__: object) -> None:
         """Close all connections; raise what users may see of an error at another host instead of it."""
         shown = self.conceal(error) if isinstance(error, BundleError) else None
-        self._close()
-        if shown is not None and shown is not error:
-            raise shown from None
-
-    def _close(self) -> None:
         self._done.set()
         self._watcher.join()
         for response in self._responses:  # including those not read to the end
             response.close()
         self._adapter.close()
         self._guard.close()
+        if shown is not None and shown is not error:
+            raise shown from None
 
     def send(
         self,
@@ -504,7 +501,7 @@ class Transport:
         self._pace.ask()
         try:
             now = time.monotonic()
-            left, connecting = max(self._access.deadline - now, 0.001), max(self._guard.until - now, 0.001)
+            left, connecting = (max(end - now, _LEAST_SECONDS) for end in (self._access.deadline, self._guard.until))
             raw = self._adapter.send(
                 request.prepare(),
                 stream=True,

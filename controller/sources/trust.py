@@ -129,10 +129,7 @@ class ClientCertificate:
     certificate: str
     key: str
     origins: frozenset[Origin]
-
-    def is_for(self, origin: Origin) -> bool:
-        """Return whether a server may see it."""
-        return origin in self.origins
+    """The servers that may see it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +149,7 @@ class TLSSettings:
         Raises: ssl.SSLError or ValueError for what `is_certificate_data` and `client_problem` find.
         """
         certificates = self.certificate_data
-        if self.keys and self.keys.is_for(origin):
+        if self.keys and origin in self.keys.origins:
             context = ssl.create_default_context(cadata=certificates) if certificates else _trust_system(roots)
             _load(context, self.keys.certificate, self.keys.key)
             return context
@@ -281,10 +278,8 @@ def check_secure(path: str, *, plain: bool, verify: bool) -> None:
 
     Raises: BundleError (InsecureRefused for plain http, and for https that is not verified).
     """
+    problem = "credentials are not sent if insecureSkipTLSVerify is set; unset it and set certificateData"
     if plain:
-        raise BundleError(
-            Reason.INSECURE_REFUSED, "credentials are not sent over plain http; use https", place=f"{path}.auth"
-        )
-    if not verify:
-        problem = "credentials are not sent if insecureSkipTLSVerify is set; unset it and set certificateData"
+        problem = "credentials are not sent over plain http; use https"
+    if plain or not verify:
         raise BundleError(Reason.INSECURE_REFUSED, problem, place=f"{path}.auth")

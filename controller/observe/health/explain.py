@@ -125,8 +125,10 @@ def _worst_container(subject: Subject) -> Verdict | None:
 
 def _judge_container(container: Container) -> Verdict | None:
     waiting = reason_or(text(container.status, "state", "waiting", "reason"), "")
-    if waiting == CRASH_LOOP or (waiting not in FATAL and _crash_loops(container)):
-        make = failed if _count_ends(container.status) >= CRASHES else progressing
+    ends = _count_ends(container.status)
+    crashes = bool(container.end) and ends >= CRASHES and container.status.get("ready") is not True
+    if waiting == CRASH_LOOP or (waiting not in FATAL and crashes):
+        make = failed if ends >= CRASHES else progressing
         return make(CRASH_LOOP, describe_end(container))
     if waiting in FATAL:
         return failed(waiting, describe_waiting(container))
@@ -140,12 +142,6 @@ def _is_hindered(reason: str) -> bool:
 def is_pod_stuck(reason: str) -> bool:
     """Whether the reason of a verdict says that pods do not run, which hardly ends without a person."""
     return reason in FATAL or reason in _STUCK or _is_hindered(reason)
-
-
-def _crash_loops(container: Container) -> bool:
-    return (
-        bool(container.end) and _count_ends(container.status) >= CRASHES and container.status.get("ready") is not True
-    )
 
 
 def _count_ends(status: Manifest) -> int:

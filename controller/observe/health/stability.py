@@ -10,10 +10,8 @@ A status that is older than the spec is no evidence about that spec.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import Any
 
 from rukpak.controller.content.digests import digest_of_json
 from rukpak.controller.formats.objects import BUILT_IN_GROUPS
@@ -75,10 +73,12 @@ def rollout_of(manifest: Manifest, applied_at: str) -> Rollout | None:
     else:
         return None
     is_done = is_own and text(manifest, "status", "phase") == "Succeeded"
-    if is_done or field(manifest, "spec", "paused") is True or _wants_none(manifest, kind):
+    wanted = ("status", "desiredNumberScheduled") if kind == "DaemonSet" else ("spec", "replicas")
+    if is_done or field(manifest, "spec", "paused") is True or integer(manifest, *wanted) == 0:
         return None
     waited = integer(manifest, "spec", "minReadySeconds") or 0
-    probed = all(mapping(each, "readinessProbe") for each in _long_running(spec))
+    sidecars = [each for each in mappings(spec, "initContainers") if each.get("restartPolicy") == "Always"]
+    probed = all(mapping(each, "readinessProbe") for each in (*mappings(spec, "containers"), *sidecars))
     return Rollout(
         template=digest_of_json(_identity(manifest) if is_own else field(manifest, "spec", "template")),
         seconds=0.0 if probed else max(HOLD_SECONDS - waited, 0.0),
@@ -87,20 +87,9 @@ def rollout_of(manifest: Manifest, applied_at: str) -> Rollout | None:
     )
 
 
-def _wants_none(manifest: Manifest, kind: str) -> bool:
-    if kind == "DaemonSet":
-        return integer(manifest, "status", "desiredNumberScheduled") == 0
-    return integer(manifest, "spec", "replicas") == 0
-
-
 def _identity(pod: Manifest) -> list[object]:
     images = [text(each, "image") for key in ("initContainers", "containers") for each in mappings(pod, "spec", key)]
     return [text(pod, "metadata", "uid"), *images]
-
-
-def _long_running(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    yield from mappings(spec, "containers")
-    yield from (each for each in mappings(spec, "initContainers") if each.get("restartPolicy") == "Always")
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,11 @@ class Verdict:
         """Return the message with the hint."""
         return "; ".join(filter(None, (self.message, self.hint)))
 
+    @property
+    def is_timed(self) -> bool:
+        """Return whether it becomes Failed once the deadline has passed."""
+        return self.deadline and self.state in (State.PROGRESSING, State.MISSING)
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", stable(self.message))
 
@@ -296,8 +301,7 @@ def deadline_start(*, applied: float, left_healthy: float | None, now: float) ->
 
 def with_deadline(verdict: Verdict, *, since: float, now: float, deadline: float) -> Verdict:
     """Return the verdict, or Failed if it has been Progressing or Missing for `deadline` seconds since `since`."""
-    waits = verdict.state in (State.PROGRESSING, State.MISSING) and verdict.deadline
-    if not waits or now - since < deadline:
+    if not verdict.is_timed or now - since < deadline:
         return verdict
     message = joined(verdict.reason, verdict.message)
     return failed(str(Reason.PROGRESS_DEADLINE_EXCEEDED), message, hint=verdict.hint)

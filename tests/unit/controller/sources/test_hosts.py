@@ -118,4 +118,4 @@ def test_redirects_that_are_not_followed(url: str, location: str) -> None:
     ],
 )
 def test_elsewhere_is_another_origin_than_the_named_one(named: str, url: str, expect: bool) -> None:
-    assert place_of("spec", named, url).is_elsewhere is expect
+    assert place_of("spec", named, url, Network()).is_elsewhere is expect
