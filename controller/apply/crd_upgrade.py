@@ -512,10 +512,6 @@ def _unevaluated(findings: Sequence[CheckFinding], versions: Mapping[str, object
 def _judge(
     crd: str, findings: Sequence[CheckFinding], failure: ApiError | None, safety: CrdUpgradeSafety
 ) -> tuple[str, ...]:
-    """Return warnings, or raise.
-
-    Raises: BundleError (UnsafeCRDUpgrade); ApiError if the only error is a transient failure.
-    """
     title = _title(crd)
     levels = [(level_of(finding, crd, safety), finding) for finding in findings]
     errors = [finding for level, finding in levels if level == "Error"]

@@ -499,7 +499,6 @@ class HookRunner:
         return value
 
     def _read_changed(self, hook: PlannedHook, resource: Resource, options: HookOptions) -> dict[str, Any] | None:
-        """Read a hook, or return it as it was read last if the watches show no other version."""
         seen, read = self._objects.of(options.owner.name).get(hook.key), options.progress.read
         known = read.get(hook.key)
         if seen is None or known is None or known["metadata"]["resourceVersion"] != seen.resource_version:

@@ -126,10 +126,6 @@ _LOADED: dict[tuple[str, str], Any] = {}
 
 
 def _load(group: str, name: str, place: str) -> Any:
-    """Return a plug-in, which is loaded once.
-
-    Raises: BundleError (PluginFailed) if it cannot be used; that of `_MISSING` if no package has it.
-    """
     if (group, name) not in _LOADED:
         found = _find(group, name)
         if not found:

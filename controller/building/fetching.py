@@ -75,10 +75,6 @@ def _naming_demand(path: str) -> Iterator[None]:
 
 
 def _check_signer(source: Source, resolution: Resolution, access: Access) -> None:
-    """Refuse what a source has returned without the check that was asked for.
-
-    Raises: BundleError (VerificationFailed).
-    """
     if not source.needs_signature:
         return
     problem = "" if resolution.signer else "the signature was not checked"

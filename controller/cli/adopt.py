@@ -573,10 +573,6 @@ def _why_left_out(record: Record, owner: Owner, exists: Exists) -> str:
 
 
 def _hand_over(client: Client, options: argparse.Namespace, draft: Draft | None) -> HandOver:
-    """Return what would be done.
-
-    Raises: FailedError if nothing can be taken over; as `main`.
-    """
     giver = _read(Deployments(client), options.origin)
     draft, reviewed = render_new(client, options, draft) if draft else (None, find(options))
     discovery, protection = Discovery(client), reviewed.deployment.spec.collision_protection

@@ -382,7 +382,6 @@ def _list_kept(status: Status) -> str:
 def _describe_rotated(
     client: Client, options: argparse.Namespace, deployment: BundleDeployment, digest: str
 ) -> Iterator[str]:
-    """Yield warnings about what differs now from what a revision has looked up, whose values it brings back."""
     kept = attempt(lambda: open_store(client, options.namespace).read(options.name, digest), HTTPStatus.FORBIDDEN)
     if kept is None:
         if deployment.status.looked_up:

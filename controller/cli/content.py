@@ -204,7 +204,6 @@ def poll_each(sources: Sequence[Mapping[str, Any]], interval: str) -> list[dict[
 
 
 def _complete(spec: dict[str, Any], archive: bytes, source: str) -> dict[str, Any]:
-    """Return the spec with what the content says itself."""
     with tempfile.TemporaryDirectory(prefix="rukpak-") as folder:
         tree = _unpack(archive, Path(folder), source)
         spec = {**spec, **recognize(tree.root, spec)}

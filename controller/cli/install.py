@@ -155,10 +155,6 @@ def _draft(deployments: Deployments, options: argparse.Namespace) -> tuple[Draft
 def _review(
     client: Client, options: argparse.Namespace, draft: Draft, found: Manifest | None
 ) -> tuple[Draft, Reviewed]:
-    """Return the BundleDeployment that is to be written, with its format and approved, and its revision.
-
-    Raises: as `render_new`.
-    """
     if options.file:
         merged = _merged_spec(Deployments(client), draft, found)
         _, reviewed = render_new(client, options, draft.with_spec(merged))

@@ -148,7 +148,6 @@ def _read_named(
 
 
 def _find_hindrance(client: Client, stray: Record, resource: Resource) -> str:
-    """Return why a stray is not deleted; empty if it would be."""
     if dispose(stray, RemovalCause.PRUNE) is not Disposal.DELETE:
         return _STAYS
     try:

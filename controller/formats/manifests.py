@@ -92,10 +92,6 @@ def _most_nodes(text: str) -> int:
 
 
 def _decode_values(text: str, *, strict: bool, share: Callable[[str], str]) -> Iterator[tuple[int, Any]]:
-    """Yield the line and the value of each document.
-
-    Raises: CompositionError, json.JSONDecodeError, RecursionError.
-    """
     line = 1
 
     def _mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

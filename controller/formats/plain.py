@@ -172,11 +172,6 @@ class _Manifests:
             raise NoContentError(f'no plain manifests in "{place or "."}"', other)
 
     def _files(self, folder: str) -> list[str]:
-        """Return the manifests of a folder in order.
-
-        Raises: BundleError (InvalidBundle) if there are others below it that are not read, or one is not a regular
-            file; NoContent if a subfolder contains another format.
-        """
         files = list(_list_manifests(self._root, folder))
         is_deep = self._recursive or bool(files) or _is_own(folder)
         self._tree.check(lambda path: self._is_read(path, folder, is_deep=is_deep))
@@ -239,10 +234,6 @@ def _walk_below(root: Path, folder: str, excluded: Collection[str] = ()) -> Iter
 
 
 def _list_manifests(root: Path, folder: str) -> Iterator[str]:
-    """Yield the manifests in a folder by name.
-
-    Raises: BundleError (InvalidBundle) if one is not a regular file.
-    """
     for name, entry in _entries(root, folder):
         if _is_hidden(name) or not name.endswith(MANIFEST_SUFFIXES) or entry.is_dir(follow_symlinks=False):
             continue

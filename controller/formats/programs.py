@@ -174,10 +174,6 @@ def _environment(means: Means) -> dict[str, str]:
 def _collect(
     process: subprocess.Popen[bytes], group: ProcessGroup, means: Means, subject: str, name: str
 ) -> ProgramResult:
-    """Read the output of a process within its limits, and wait until it exits.
-
-    Raises: BundleError (RenderLimitExceeded, RenderFailed).
-    """
     deadline = time.monotonic() + means.seconds
     output, stderr = bytearray(), bytearray()
 

@@ -83,7 +83,6 @@ def find_loader(kubeconfig: str | None, context: str | None, pool: int) -> Calla
 
 
 def _find_paths(kubeconfig: str | None, context: str | None) -> str:
-    """Return the paths of the kubeconfig, separated by colons; empty for the ServiceAccount of a pod."""
     named = kubeconfig or os.environ.get("KUBECONFIG", "")
     return named or ("" if not context and is_in_pod() else DEFAULT_KUBECONFIG)
 
@@ -163,7 +162,6 @@ class _Entry:
 
 @contextmanager
 def _naming(paths: str) -> Iterator[None]:
-    """Name the kubeconfig in errors about it."""
     try:
         yield
     except ConfigurationError as error:

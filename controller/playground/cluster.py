@@ -422,7 +422,6 @@ class ControlPlane(Cluster):
 
 
 def _fetch(request: urllib.request.Request | str, context: ssl.SSLContext | None = None) -> bytes | None:
-    """Return the body of a reply; None without one, and if it tells an error."""
     # Proxies in the environment are not for two processes on one machine.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
     try:

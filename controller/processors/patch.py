@@ -189,10 +189,6 @@ def merge(value: Any, patch: Any) -> Any:
 
 
 def _apply_operations(item: Object, operations: Sequence[Mapping[str, Any]], request: ProcessRequest) -> Any:
-    """Return the object with the operations applied in order; it is not modified.
-
-    Raises: BundleError (InvalidConfig).
-    """
     result: Any = copy.deepcopy(item)
     copied = 0
     for index, operation in enumerate(operations):

@@ -185,10 +185,6 @@ def _check(context: Context) -> None:
 
 
 def _check_expressions(context: Context) -> None:
-    """Refuse expressions that are not well-formed, or all of them without what evaluates them.
-
-    Raises: BundleError (InvalidConfig, NotSupported).
-    """
     given = list(_expressions(context))
     if given and not expressions.is_available():
         raise BundleError(Reason.NOT_SUPPORTED, f"{list_some([path for path, _ in given])}: {expressions.MISSING}")

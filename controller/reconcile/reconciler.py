@@ -310,10 +310,7 @@ def _refuse(context: Context, error: ApiError) -> Requeue:
 
 
 def _refuse_spec(context: Context) -> Requeue:
-    """Report a spec that cannot be read; objects remain as they are until it changes.
-
-    Raises: ApiError.
-    """
+    # Objects remain as they are until it changes.
     problem = f"{context.deployment.problem}; correct it or upgrade RukPak"
     _publish(context, Report(failure=BundleError(Reason.INVALID_CONFIG, problem)))
     return NEVER
@@ -453,7 +450,6 @@ def _repair_drifted(
 
 
 def _warnings_after_repairs(context: Context, outcomes: Collection[Outcome]) -> tuple[str, ...] | None:
-    """Return the warnings after repairs; None if nothing was sent."""
     installed = installation.find_installed(context)
     if installed is None or not outcomes:
         return None

@@ -138,10 +138,6 @@ class ChartSource:
     def _connected(
         self, parameters: Mapping[str, Any], access: Access, missing: Reason
     ) -> Iterator[Repository | RegistryRepository]:
-        """Provide the repository of a source, for one call.
-
-        Raises: BundleError (InvalidReference, InsecureRefused, SecretInvalid).
-        """
         if _is_in_registry(parameters):
             with connected_to_registry(parameters, access, missing) as registry:
                 yield registry
@@ -397,10 +393,6 @@ class Repository:
     # signatures
 
     def _find_signer(self, release: Release, digest: str) -> Signer | None:
-        """Return who has signed a chart, as `verify` asks.
-
-        Raises: BundleError (VerificationFailed, VerificationUnavailable, InvalidVerification).
-        """
         if not self._verify:
             return None
         known = self._access.known_signer(digest)

@@ -140,10 +140,6 @@ class ConfigMapSource:
 
 
 def _read(parameters: Mapping[str, Any], access: Access) -> tuple[str, Iterator[Entry]]:
-    """Return the digest of the content, and its entries: those of one archive, or files by name.
-
-    Raises: BundleError of the reader; Rejection, also while iterating.
-    """
     found = {name: access.config_map(name) for name in _names(parameters)}
     if any(names.PART in each.annotations for each in found.values()):
         archive, files = KEY, {KEY: join(found)}

@@ -271,10 +271,6 @@ async def _show_yaml(site: Site, request: Request) -> Response:
 
 
 def _find(board: Board, name: str, uid: str) -> Manifest:
-    """Return a BundleDeployment, or with a UID one of its objects.
-
-    Raises: _UnknownError.
-    """
     if uid:
         return _look_up(board, name, lambda view: view.find(uid))
     is_listed = board.is_listed  # before looking: what is listed in between would be reported as gone
@@ -282,10 +278,6 @@ def _find(board: Board, name: str, uid: str) -> Manifest:
 
 
 def _look_up(board: Board, name: str, look: Callable[[View], Found | None]) -> Found:
-    """Return what there is in the view of a BundleDeployment.
-
-    Raises: _UnknownError.
-    """
     view = board.view(name)  # once, for both questions: a page that is opened in between has another view
     is_complete = view is not None and view.is_complete()
     return _known(look(view) if view else None, is_complete=is_complete)
@@ -323,10 +315,6 @@ async def _show_log(site: Site, request: Request) -> Response:
 
 
 def _open_log(site: Site, pod: Manifest, query: list[tuple[str, Any]]) -> LineStream:
-    """Open the log of a Pod as the user may read it.
-
-    Raises: FailedError, ApiError.
-    """
     path = PODS.path(text(pod, "metadata", "namespace"), text(pod, "metadata", "name"))
     try:
         return site.board.client.stream(
@@ -388,10 +376,6 @@ async def _show_diff(site: Site, request: Request) -> Response:
 
 
 def _compare(site: Site, name: str, revision: str, before: str) -> list[str]:
-    """Return the lines of `rukpak diff NAME --to REVISION`, with `--from BEFORE` if that is given.
-
-    Raises: FailedError, ApiError.
-    """
     client = site.board.client
     _, deployment = Deployments(client).read(name)
     store = open_store(client, site.board.namespace)
@@ -435,10 +419,6 @@ async def _act(site: Site, request: Request) -> Response:
 
 
 async def _read_body(request: Request) -> Mapping[str, Any]:
-    """Return the object in a body.
-
-    Raises: MisuseError if it is too large, or no object.
-    """
     body = b""
     async for part in request.stream():
         body += part

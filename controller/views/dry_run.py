@@ -484,10 +484,6 @@ class DryRun:
     # what cannot be tried
 
     def _explain(self, target: Target, live: Manifest | None, error: ApiError) -> Difference:
-        """Return what the controller would do where the server refuses the dry run.
-
-        Raises: ApiError if the server cannot answer.
-        """
         failure = self._classify(target, error)
         if failure.reason is Reason.API_UNAVAILABLE:
             raise error
@@ -553,10 +549,6 @@ class DryRun:
         return claimed_fields(live, target.manifest, self._manager, failure.fields) is not None
 
     def _read_and_compute(self, target: Target) -> Difference:
-        """Compare an object that the user may not apply, as far as the user may read it.
-
-        Raises: ApiError if the server cannot answer.
-        """
         try:
             live = self._read(target)
         except ApiError as error:

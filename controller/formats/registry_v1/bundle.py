@@ -177,10 +177,6 @@ def _drop_ours(marks: Mapping[str, str]) -> dict[str, str]:
 
 
 def _list_manifests(root: Path) -> Iterator[str]:
-    """Yield the files in `manifests/` as paths in the bundle, in byte order of their names.
-
-    Raises: BundleError (InvalidBundle).
-    """
     for path in sorted((root / MANIFESTS).iterdir(), key=lambda path: path.name.encode("utf-8", "surrogateescape")):
         name = f"{MANIFESTS}/{path.name}"
         if path.is_dir() and not path.is_symlink():

@@ -169,10 +169,6 @@ def _range_problems(parameters: Mapping[str, Any], path: str) -> list[str]:
 
 
 def _choose_tag(registry: Registry, parameters: Mapping[str, Any], reference: ImageReference, access: Access) -> str:
-    """Return the tag with the highest version in the range.
-
-    Raises: BundleError (NotFound, and those of reading tags).
-    """
     choice = Choice(Range(parameters["semver"]))
     is_wanted = compile_filter(parameters.get("semverFilter") or "")
     check = partial(check_deadline, access)

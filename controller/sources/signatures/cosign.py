@@ -169,10 +169,7 @@ def _keys_of(
 
 
 def _read_key(pem: bytes, path: str, what: str) -> tuple[str, Key]:
-    """Return a public key and its digest.
-
-    Raises: BundleError (InvalidVerification), without any part of the key: it may be a private one by mistake.
-    """
+    # No message has any part of the key: it may be a private one by mistake.
     from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415 - only needed here
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa  # noqa: PLC0415

@@ -248,10 +248,7 @@ def _check_expiry(lines: Sequence[_Line], signed: int) -> None:
 
 
 def _dearmor(text: bytes, label: bytes) -> Iterator[bytes]:
-    """Yield the armored blocks with a label; the rest of the text is ignored (RFC 9580, section 6).
-
-    Raises: ValueError for a block that is damaged.
-    """
+    # RFC 9580, section 6. The rest of the text is ignored.
     begin, end = b"-----BEGIN " + label + b"-----", b"-----END " + label + b"-----"
     lines = iter([line.strip() for line in text.splitlines()])
     for line in lines:
@@ -276,10 +273,7 @@ def _decode(lines: Iterator[bytes], end: bytes) -> bytes:
 
 
 def _packets(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yield packets: the type, the body, and all of it (RFC 9580, section 4.2).
-
-    Raises: ValueError, also for a packet without a definite length.
-    """
+    # RFC 9580, section 4.2.
     position = 0
     while position < len(data):
         begin, (tag, size, start) = position, _header(data, position)
