@@ -98,8 +98,8 @@ class _Applied:
 class HealthTracker:
     """The memory of one BundleDeployment; used by one pass at a time.
 
-    The system time may be wrong, and may be set. A deadline therefore expires after the time in which this process has
-    seen the object, at the latest, and is checked again while it has expired only by the system time.
+    The system time may be wrong, and may be set. A deadline therefore expires at the latest when this process has seen
+    the object for so long, and is checked again while it has expired only by the system time.
 
     Args:
         now: monotonic seconds, for everything that is remembered.
@@ -117,7 +117,8 @@ class HealthTracker:
     was_healthy: bool = False
     """Whether status says that all objects of the revision have become healthy; set when a pass judges."""
     confirmed: bool = False
-    """Whether it says that they still are, so that rollouts that this process has not seen have held; likewise."""
+    """Whether status says that they are healthy now, so rollouts that this process has not seen have held; set when
+    a pass judges."""
     _rollouts: dict[ObjectKey, Stability] = field(default_factory=dict)
     _applied: dict[ObjectKey, _Applied] = field(default_factory=dict)
     """Of objects that are not healthy, or whose status is older than their spec."""
@@ -140,7 +141,7 @@ class HealthTracker:
         awaited: Collection[ObjectKey] = (),
         explain: Explain = lambda _inquiries, _questions: None,
     ) -> Progress:
-        """Judge the objects of a revision: those that were not healthy, whose verdict may change with time, and others.
+        """Judge the objects of a revision that may have changed, and those that were not healthy.
 
         Args:
             wanted: all objects of the revision.

@@ -53,7 +53,7 @@ from rukpak.controller.status.report import Deletion
 
 RECHECK_SECONDS = 1.0
 TAKERS_SECONDS = 5.0
-"""Until the next look at what others take over: no event reports that they know what."""
+"""Until the next look at what others take over: no event says that the revision of a taker has become known."""
 _LOST = "no kept revision can be read, so the installed objects are not known"
 log = logging.getLogger(__name__)
 

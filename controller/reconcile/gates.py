@@ -1,7 +1,7 @@
 """Lets a revision pass that may be applied, and keeps the one on the cluster while another one waits.
 
-It waits for approval, then for the BundleDeployments and other objects that it depends on, and then for its hooks. Here
-is also where `spec.paused` is noticed: nothing is applied then; what is on the cluster is only compared (planning.py).
+It waits for approval, then for the BundleDeployments and other objects that it depends on, and then for its hooks.
+While paused, what waits for these passes all the same: what is on the cluster is only compared (planning.py).
 
 A revision that waits for approval is judged as far as reading allows, so that people know what they approve.
 Objects that are no BundleDeployments are read while something waits for them, and followed by name. Not here: the rules

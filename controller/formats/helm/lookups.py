@@ -15,7 +15,7 @@ What `tpl` evaluates is rewritten by a template, too, while Helm runs: values an
 There, calls are found by regular expressions: no more than a few in one action, with parentheses up to a few levels.
 
 Pure, but for the functions that read and write the files of the copy. Not here: who reads the answers
-(revisions/looked_up.py), and how often it renders (building/builder.py).
+(revisions/references.py), and how often it renders (building/builder.py).
 """
 
 from __future__ import annotations
