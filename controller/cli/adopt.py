@@ -158,7 +158,7 @@ class Adoption(ABC):
     is_whole: bool
     """Whether differences are shown as a whole, and not only some lines."""
     outcome: str
-    """What is done once all is, for a line about the BundleDeployment."""
+    """What has been done once all steps are, for a line about the BundleDeployment."""
     kept: Sequence[str] = ()
     """What stays as it was if a step fails."""
     done: list[str] = field(default_factory=list)

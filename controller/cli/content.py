@@ -76,7 +76,9 @@ _RANGES = ("semver", "semverFilter")
 """Fields that say so, too, and have no flag."""
 _FETCHING = ("secret", "certificate_authority", "insecure_skip_tls_verify")
 """Flags that say how such a source is fetched."""
-_FLAGS = tuple(dict.fromkeys((*_FIELDS, *(flag for flags in _FIELDS.values() for flag in flags.values()), *_FETCHING)))
+_OF_SOURCES = (flag for flags in _FIELDS.values() for flag in flags.values())
+_FLAGS = tuple(dict.fromkeys((*_FIELDS, *_OF_SOURCES, *_FETCHING)))
+"""All flags about a source, in the order in which they are repeated."""
 _DESCRIBING = (
     *("file", "format", "install_namespace", "service_account"),
     *("config", "values", "set", "set_string", "set_file"),

@@ -364,14 +364,18 @@ def _push_to_registry(options: argparse.Namespace, reference: str) -> str:
             raise MisuseError(f"image reference {quote(parameters['ref'])} {error}") from None
 
 
+def _docker_folder() -> Path:
+    return Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
+
+
 def _credentials(options: argparse.Namespace) -> Credentials | None:
     if options.username:
         password = sys.stdin.readline().rstrip("\r\n")
         if not password:
             raise MisuseError("--username: requires the password on stdin")
         return Credentials(username=options.username, password=password)
-    folder = Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
-    file = Path(options.registry_config or folder / "config.json")
+    # Where nobody has a home, as in some containers, a file that is given is enough.
+    file = Path(options.registry_config or _docker_folder() / "config.json")
     if not options.registry_config and not file.is_file():
         return None
     encoded = base64.b64encode(read_file(str(file))).decode()

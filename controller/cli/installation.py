@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum
-from functools import cache, partial
+from functools import partial
 from http import HTTPStatus
 from importlib.metadata import version
 from pathlib import Path
@@ -158,18 +158,21 @@ def show_plugins(options: argparse.Namespace) -> int:
 
 
 def _read_cluster(options: argparse.Namespace) -> dict[str, Any]:
-    client = cache(partial(connect, options))
+    try:
+        client = connect(options)
+    except ConfigurationError as error:
+        return {part: {"error": explain(error)} for part in ("controller", "api", "kubernetes")}
     return {
-        "controller": _guard(lambda: _describe(read_holder(client(), options.namespace))),
-        "api": _guard(lambda: _read_api(client())),
-        "kubernetes": _guard(lambda: {"version": Discovery(client()).version()}),
+        "controller": _guard(lambda: _describe(read_holder(client, options.namespace))),
+        "api": _guard(lambda: _read_api(client)),
+        "kubernetes": _guard(lambda: {"version": Discovery(client).version()}),
     }
 
 
 def _guard(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     try:
         return read()
-    except (ApiError, ConfigurationError) as error:
+    except ApiError as error:
         return {"error": explain(error)}
 
 

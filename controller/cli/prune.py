@@ -98,8 +98,11 @@ def _list(
     """
     found: dict[ObjectKey, tuple[Record, Resource]] = {}
     shown, denied = _shown(deployment), []
-    usable = [each for each in discovery.resources() if each.verbs >= _NEEDED]
-    for resource in {(each.group, each.kind): each for each in reversed(usable)}.values():
+    kinds: dict[tuple[str, str], Resource] = {}
+    for each in discovery.resources():  # the preferred version of a kind is first
+        if each.verbs >= _NEEDED:
+            kinds.setdefault((each.group, each.kind), each)
+    for resource in kinds.values():
         records = list_records(client, resource, select_owned(deployment.metadata.name))
         if records is None:
             denied.append(resource.kind)

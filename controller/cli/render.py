@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 
@@ -348,10 +348,16 @@ def make_context(options: argparse.Namespace, draft: Draft, deployment: BundleDe
 
     It connects only if a source names something in the cluster. A ConfigMap of the draft need not exist.
     """
-    connected = cache(lambda: SecretReader(connect(options), None))
+    connecting, readers = threading.Lock(), list[SecretReader]()
     maps = {
         name: LocalContent(files={KEY: data}, annotations={names.PART: str(part)}) for name, part, data in draft.parts
     }
+
+    def connected() -> SecretReader:
+        with connecting:  # sources are read on several threads, and a plug-in of the kubeconfig may ask the user
+            if not readers:
+                readers.append(SecretReader(connect(options), None))
+            return readers[0]
 
     def _read_credentials(index: int, source: Source) -> Credentials | None:
         if not (source.secret or (deployment.spec.service_account_name and source.is_in_registry)):

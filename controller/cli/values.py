@@ -157,7 +157,7 @@ def _read_value(scan: _Scan, convert: Convert) -> Any:
 
 
 def _copy_of(value: Any, stop: str, key: str) -> Any:
-    """Return a copy of the list that `[` follows, or of the mapping that `.` follows; an empty one of nothing."""
+    """Return a copy of the list that `[` is behind, or of the mapping that `.` is behind; a new one for None."""
     kind, name = (list, "list") if stop == "[" else (dict, "mapping")
     if value is not None and not isinstance(value, kind):
         raise ValueError(f'"{key}" is not a {name}')

@@ -122,8 +122,8 @@ _LIST = (
 )
 # fmt: on
 DESCRIBED = {each.name: each for each in _LIST}
-_READ = frozenset({"workqueue_adds_total", "workqueue_retries_total", "rukpak_plugin_failures_total"})
-"""Counters of which others keep the count, which a scrape reads."""
+_COUNTED_ELSEWHERE = frozenset({"workqueue_adds_total", "workqueue_retries_total", "rukpak_plugin_failures_total"})
+"""Counters that the queue and the plug-ins keep: a scrape reads them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +167,9 @@ class Metrics(Observer):
         self._registry = _Registry()
         self._state: ProcessState | None = None
         self._counters = {
-            each.name: self._make(Counter, each) for each in _LIST if each.type == "counter" and each.name not in _READ
+            each.name: self._make(Counter, each)
+            for each in _LIST
+            if each.type == "counter" and each.name not in _COUNTED_ELSEWHERE
         }
         self._histograms = {
             each.name: self._make(Histogram, each, buckets=each.buckets) for each in _LIST if each.type == "histogram"

@@ -321,7 +321,7 @@ class ControlPlane(Cluster):
         self.programs = programs
         self.server = server_address(ports)
         self.etcd = f"http://127.0.0.1:{ports.etcd}"
-        self._audit_log = folder / "audit.log"
+        self._audit_log = folder / "audit.log" if audit else None
         flags = {
             "etcd": etcd_flags(folder, ports),
             "kube-apiserver": server_flags(folder, ports, audit=audit),
@@ -395,18 +395,23 @@ class ControlPlane(Cluster):
 
     def audit_position(self) -> int:
         """Return the current end of the audit log, for `audit_requests`."""
-        return self._audit_log.stat().st_size
+        return self._audited().stat().st_size
 
     def audit_requests(self, since: int = 0) -> list[dict[str, Any]]:
         """Return the requests that were answered since a position, as `Event` of audit.k8s.io/v1, without bodies.
 
         A watch is listed twice: when it is opened (stage ResponseStarted) and when it ends (ResponseComplete).
         """
-        with self._audit_log.open("rb") as log:
+        with self._audited().open("rb") as log:
             log.seek(max(since - 1, 0))
             written = log.read()
         # The lines at that position and at the end may be incomplete.
         return [json.loads(line) for line in written.split(b"\n")[1 if since else 0 : -1]]
+
+    def _audited(self) -> Path:
+        if self._audit_log is None:
+            raise RuntimeError("this control plane has no audit log")
+        return self._audit_log
 
     def _has_ready_node(self) -> bool:
         return is_ready(json.loads(self._get(f"/api/v1/nodes/{NODE_NAME}") or b'{"spec": {}}'))

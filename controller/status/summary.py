@@ -233,7 +233,9 @@ _CONTENT = {"format", "sources", "config", "config_from", "processors"}
 
 
 _KEPT_IN_DELETION = (ConditionType.UNPACKED, ConditionType.INSTALLED, ConditionType.HEALTHY)
+"""Conditions that keep their last state during a deletion."""
 _OF_PROGRESS = (ConditionType.READY, ConditionType.RECONCILING, ConditionType.STALLED)
+"""Conditions that a pass which a bug ended replaces; all others keep their last state."""
 
 
 @dataclass(frozen=True, slots=True)

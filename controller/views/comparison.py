@@ -225,7 +225,7 @@ def write(comparison: Comparison, key: bytes, *, colors: bool) -> Iterator[str]:
     Args:
         comparison: what is shown.
         key: of the hashes of values of Secrets.
-        colors: whether lines are colored; see `output.is_colored`.
+        colors: whether lines are colored; see `texts.is_colored`.
     """
     for line in summarize(comparison):
         yield _paint("", one_line(line), colors=colors)

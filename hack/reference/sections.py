@@ -127,10 +127,11 @@ def _divide(block: Block, root: Block) -> tuple[Block, str]:
     origins = {field.name: firsts[field.owner] for field in block.fields if firsts[field.owner].type != block.type}
     if not origins:
         return block, ""
-    *names, last = (f"`{name}`" for name in origins)
-    [place] = {origin.path for origin in origins.values()}
+    listed = [f"`{name}`" for name in origins]
+    names = " and ".join(filter(None, (", ".join(listed[:-1]), listed[-1])))
+    places = " and ".join(dict.fromkeys(f"`{origin.path}`" for origin in origins.values()))
     own = tuple(field for field in block.fields if field.name not in origins)
-    return replace(block, fields=own), f" It also has {', '.join(names)} and {last} as in `{place}`."
+    return replace(block, fields=own), f" It also has {names} as in {places}."
 
 
 def find_sections(root: Block) -> dict[str, list[Block]]:

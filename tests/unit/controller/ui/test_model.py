@@ -317,6 +317,13 @@ def test_an_object_of_another_one_is_not_shown() -> None:
 # detail
 
 
+def test_one_that_cannot_be_read_has_all_parts_of_a_page() -> None:
+    whole = value(deployment(**ready()))
+    unreadable = make_detail({**whole, "spec": {"sources": 3}}, [], [], ["a note"], {})
+    assert unreadable.keys() == make_detail(whole, [], [], [], {}).keys()
+    assert (unreadable["steps"], unreadable["notes"]) == ((), ("a note",))
+
+
 def test_conditions_and_events_are_one_line_of_time() -> None:
     event = {
         "type": "Warning",
