@@ -16,6 +16,7 @@ from dataclasses import Field, dataclass, field, fields
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
 
 from rukpak.api import names
 from rukpak.api.plugins import KIBIBYTE, MEBIBYTE, Means, Network
@@ -230,9 +231,16 @@ def _split(text: str) -> list[str]:
 
 def _parse_mirror(pair: str) -> tuple[str, str]:
     host, separator, mirror = pair.partition("=")
-    if not (host and separator and mirror) or "/" in host or "://" in mirror:
+    if not (host and separator and _is_mirror(mirror)) or "/" in host:
         raise ValueError(f'--registry-mirror: "{pair}" is not HOST=MIRROR, like docker.io=mirror.example.com/hub')
     return host, mirror
+
+
+def _is_mirror(text: str) -> bool:
+    try:
+        return bool(text) and "://" not in text and urlsplit(f"//{text}").port != 0
+    except ValueError:  # the port
+        return False
 
 
 def _parse_networks(flag: str, texts: str) -> Iterator[str]:

@@ -408,7 +408,7 @@ def without_nulls(item: Mapping[str, Any], schema: Schema = NO_SCHEMA) -> dict[s
     in the values of a chart, for example, null removes a default.
     """
     result: dict[str, Any] = {}
-    properties = mapping(schema, "properties")
+    properties = mapping(schema, "properties") if schema else schema
     for key, value in item.items():
         rule = _rule(schema, properties.get(key, schema.get("additionalProperties"))) if schema else NO_SCHEMA
         if value is not None:
@@ -422,7 +422,7 @@ def _without(value: Any, schema: Schema) -> Any:
     if isinstance(value, dict):
         return without_nulls(value, schema)
     if isinstance(value, list):
-        rule = _rule(schema, schema.get("items"))
+        rule = _rule(schema, schema.get("items")) if schema else schema
         return [_without(item, rule) for item in value]
     return value
 

@@ -117,7 +117,7 @@ def _including(right: Right) -> list[Right]:
 
 
 def resources_including(resource: str) -> set[str]:
-    """Return what the resource of a rule is if it includes a resource: itself, all, or all with its subresource."""
+    """Return the resources of rules that include a resource: itself, "*", and "*/" with its subresource."""
     _, slash, subresource = resource.partition("/")
     return {resource, "*", f"*/{subresource}" if slash else resource}
 

@@ -141,7 +141,7 @@ def _parse_requirement(text: str) -> Selector:
 
 
 def _one_of(key: str, values: frozenset[str], *, excluded: bool) -> Selector:
-    return lambda labels: (key in labels and labels[key] in values) is not excluded
+    return lambda labels: (key in labels and labels[key] in values) != excluded
 
 
 def select(target: Mapping[str, Any], request: ProcessRequest) -> Callable[[Object], bool]:

@@ -323,7 +323,7 @@ class _Slot(Generic[Answer]):
     asking: threading.Lock = field(default_factory=threading.Lock)
     """Held by the call that asks; others wait for it."""
     failures: int = 0
-    """How many failures there have been that all who waited have got."""
+    """How many failures there have been that all who wait share."""
     failure: BundleError | None = None
     """The last one, without the field path of the source."""
 
@@ -367,10 +367,14 @@ class SharedAnswers(Generic[Answer]):
         failures = slot.failures
         while not slot.asking.acquire(timeout=_TICK):
             check_deadline(access)
+            if found := slot.answer_since(oldest):
+                return found
         try:
+            if found := slot.answer_since(oldest):  # which a later failure does not make worse
+                return found
             if slot.failure and slot.failures > failures:
                 raise slot.failure.at(access.path + slot.failure.place)
-            return slot.answer_since(oldest) or self._ask(slot, access, ask)
+            return self._ask(slot, access, ask)
         finally:
             slot.asking.release()
             with self._lock:

@@ -114,8 +114,9 @@ class Download:
         self.ask("")
 
     def fetch(self, spool: Spool, validator: str = "") -> Response:
-        """Download the whole file into a spool, unless it still matches a validator; return what has been read.
+        """Download the whole file into a spool, unless it still matches a validator.
 
+        Returns: the last response, whose body has been read; see `is_unchanged`.
         Raises: BundleError (`missing`, Unauthorized, Unreachable, ContentRejected over the limit, StorageFull, …).
         """
         furthest = cuts = 0
@@ -291,14 +292,14 @@ class HttpSource:
         # To check a signature with other keys, the same file is read again.
         validator = previous.validator if previous and (previous.signer or not verify) else ""
         with _download(address, parameters, access) as download, Spool(access.scratch, access.path) as spool:
-            if (given and not verify) or (verify and validator):
+            if given and not verify:
                 answer = download.ask(validator)
                 if previous and answer.is_unchanged:
                     return previous
-                if not verify:
-                    validator = find_validator(answer)
-                    return Resolution(pinned=address.url, digest=f"sha256:{given}", validator=validator)
+                return Resolution(pinned=address.url, digest=f"sha256:{given}", validator=find_validator(answer))
             if verify:
+                if previous and validator and download.ask(validator).is_unchanged:
+                    return previous
                 # It comes first: asked for afterwards, it would tell the server of the spec that another one, to which
                 # it has redirected, has answered.
                 signature = _read_signature(address, parameters, access)

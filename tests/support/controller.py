@@ -136,7 +136,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> S
     """Return the settings; on a mistake, print it and exit with status 2."""
     parser = Parser("run")
     add_options(parser, environment)
-    settings = Settings(**vars(parser.read(arguments)))
+    settings = Settings(**{name: value for name, value in vars(parser.read(arguments)).items() if name != "verb"})
     if problem := settings.problem():
         parser.error(problem)
     return settings

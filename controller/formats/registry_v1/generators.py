@@ -146,16 +146,16 @@ def make_service_accounts(version: ServiceVersion, namespace: str) -> list[Objec
     return [_make_object("v1", "ServiceAccount", name, namespace) for name in accounts]
 
 
-def make_roles(version: ServiceVersion, namespace: str, targets: Targets) -> list[Object]:
-    """Return a Role and a RoleBinding for each watched namespace and permission; none if all are watched."""
+def make_roles(version: ServiceVersion, namespace: str, targets: Targets) -> Iterator[Object]:
+    """Yield a Role and a RoleBinding for each watched namespace and permission; none if all are watched.
+
+    One after the other: a bundle and a config of little text combine to very many.
+    """
     if targets == ALL_NAMESPACES:
-        return []
-    return [
-        item
-        for target in targets
-        for permission in version.permissions
-        for item in _make_pair(version.name, permission, namespace, target)
-    ]
+        return
+    for target in targets:
+        for permission in version.permissions:
+            yield from _make_pair(version.name, permission, namespace, target)
 
 
 def make_cluster_roles(version: ServiceVersion, namespace: str, targets: Targets) -> list[Object]:

@@ -93,7 +93,9 @@ def parse_challenges(header: str) -> list[Challenge]:
     Text outside the grammar is skipped; a challenge that is incomplete after that fails.
     """
     found, position = list[Challenge](), 0
-    while position < len(header) <= _LONGEST:
+    if len(header) > _LONGEST:
+        return found
+    while position < len(header):
         parameter = _PARAMETER.match(header, position)
         word = parameter or _SCHEME.match(header, position)
         if parameter and found:

@@ -65,6 +65,8 @@ MISTAKES = [
          '--log-format: "xml" is not one of auto, json, text'),
     Mistake("a mirror of nothing", ["--registry-mirror=mirror.example.com"], {},
          '--registry-mirror: "mirror.example.com" is not HOST=MIRROR'),
+    Mistake("a mirror with an impossible port", ["--registry-mirror=docker.io=mirror.example.com:99999"], {},
+         '--registry-mirror: "docker.io=mirror.example.com:99999" is not HOST=MIRROR'),
     Mistake("a mirror with a scheme", ["--registry-mirror=docker.io=https://mirror"], {},
          '--registry-mirror: "docker.io=https://mirror" is not HOST=MIRROR'),
     Mistake("no network", ["--allowed-networks=x"], {}, '--allowed-networks: "x" is not a network like 10.0.0.0/8'),

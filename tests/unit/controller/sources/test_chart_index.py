@@ -337,6 +337,24 @@ def test_a_call_that_wants_the_present_does_not_get_what_was_asked_before_it() -
     assert len(repository.known) == 2
 
 
+def test_who_waits_gets_what_is_young_enough_while_another_one_asks_again() -> None:
+    clock, repository, again = Clock(), Repository(), Repository()
+    indexes = SharedAnswers[Index](attrgetter("size"), clock)
+    for each in (repository, again):
+        each.answers.clear()
+    with ThreadPoolExecutor(3) as pool:
+        first = pool.submit(indexes.get, "a", access(), 0.0, repository)
+        assert repository.asked.wait(60)
+        clock.now += 1
+        present = pool.submit(indexes.get, "a", access(), 0.0, again)
+        young = pool.submit(indexes.get, "a", access(), 60.0, again)
+        repository.answers.set()
+        assert young.result(60) is first.result()
+        again.answers.set()
+        assert present.result() is not first.result()
+    assert len(again.known) == 1
+
+
 def failing_together(reason: Reason, *, cancelled: bool = False) -> tuple[list[BundleError], Repository]:
     """Return how two calls fail, the second of which waits for the first, by which time it would succeed."""
     repository, indexes = Repository(), SharedAnswers[Index]()

@@ -319,7 +319,7 @@ def test_an_object_of_another_one_is_not_shown() -> None:
 
 def test_one_that_cannot_be_read_has_all_parts_of_a_page() -> None:
     whole = value(deployment(**ready()))
-    unreadable = make_detail({**whole, "spec": {"sources": 3}}, [], [], ["a note"], {})
+    unreadable = make_detail({**whole, "spec": 3}, [], [], ["a note"], {})
     assert unreadable.keys() == make_detail(whole, [], [], [], {}).keys()
     assert (unreadable["steps"], unreadable["notes"]) == ((), ("a note",))
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from operator import attrgetter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -73,6 +75,12 @@ def names(rendering: Rendering, kind: str) -> list[str]:
 
 
 # 1 to 3: access
+
+
+def test_roles_are_made_as_they_are_taken_however_many_there_would_be() -> None:
+    version: Any = SimpleNamespace(name="web.v1", permissions=[permission()] * 10_000)
+    role, binding = islice(generators.make_roles(version, NAMESPACE, ("shop",) * 10_000), 2)
+    assert (role["kind"], binding["kind"]) == ("Role", "RoleBinding")
 
 
 def test_accounts_are_sorted_and_distinct_without_the_default_one(tmp_path: Path) -> None:
