@@ -68,7 +68,7 @@ MAX_QUESTIONS = 1000
 """For one refusal. The next one, once these rights are granted, reports the others."""
 _MOST_RIGHTS = 20 * MAX_QUESTIONS
 """That are looked at for the questions: rules may repeat rights."""
-Items = list[tuple[Task, Resource]]
+Served = list[tuple[Task, Resource]]
 """Tasks, and the resources that serve their objects."""
 _ROLES = {each.kind: each for each in (ROLES, CLUSTER_ROLES)}
 _REVIEW = "review of rights"
@@ -209,7 +209,7 @@ class Applier:
 
     def _run_step(self, step: Step, options: ApplyOptions, results: StepResults) -> list[Outcome]:
         held: list[Outcome] = []
-        ready: Items = []
+        ready: Served = []
         for task in step.tasks:
             outcome = self._held(task, step, options, results)
             resource = None if outcome else self._find_resource(task.target, options)
@@ -229,7 +229,7 @@ class Applier:
             outcomes += self._run_step(repairs, replace(options, losses=NO_LOSSES), results)
         return outcomes
 
-    def _carry_out(self, items: Items, options: ApplyOptions) -> list[Outcome]:
+    def _carry_out(self, items: Served, options: ApplyOptions) -> list[Outcome]:
         # What was refused is tried again if another object may have given up what it needs.
         sent = self.pool.run(lambda item: self._sender.carry_out(*item, options), items, options.user)
         written = {outcome.task.target.key[:2] for outcome in sent if outcome.record and not outcome.error}
@@ -273,7 +273,7 @@ class Applier:
             return replace(defined, version=target.kind.version)
         return self._discovery.resource(target.kind)
 
-    def _spare(self, items: Items, options: ApplyOptions) -> tuple[list[Outcome], Items]:
+    def _spare(self, items: Served, options: ApplyOptions) -> tuple[list[Outcome], Served]:
         if options.repairs:
             return [], items
         changed = [item for item in items if is_drift(item[0], options, installed=options.installed)]
@@ -282,12 +282,12 @@ class Applier:
         keys = {task.target.key for task, _ in changed}
         return spared, [item for item in items if item[0].target.key not in keys]
 
-    def _explanations(self, items: Items, options: ApplyOptions) -> list[DriftedObject | None]:
+    def _explanations(self, items: Served, options: ApplyOptions) -> list[DriftedObject | None]:
         return self.pool.run(lambda item: self.reader.explain_drift(*item, options), items, options.user)
 
     # reading what the watches do not know
 
-    def _read_unknown(self, items: Items, options: ApplyOptions, results: StepResults) -> Items:
+    def _read_unknown(self, items: Served, options: ApplyOptions, results: StepResults) -> Served:
         unknown = [item for item in items if item[0].action is Action.READ]
         to_read = [(t.target.key, r) for t, r in unknown if not self._is_absent(t.target, results)]
         found = self.reader.read_all(to_read, options.user)
@@ -310,7 +310,7 @@ class Applier:
         is_empty = target.bare and target.manifest["metadata"].keys() == {"name"}
         return key.namespace in results.created_namespaces or (is_empty and self._watches.lacks_namespace(key.name))
 
-    def _compared(self, items: Items, options: ApplyOptions) -> Items:
+    def _compared(self, items: Served, options: ApplyOptions) -> Served:
         to_compare = [item for item in items if item[0].action is Action.COMPARE]
         same = self.reader.compare(to_compare, options) if to_compare else {}
 
@@ -553,7 +553,7 @@ def _question(right: RbacRight) -> dict[str, Any]:
     return {"resourceAttributes": {name: value for name, value in attributes.items() if value}}
 
 
-def refuse_unheld(items: Items, options: ApplyOptions, reviewer: AccessReviewer) -> Items:
+def refuse_unheld(items: Served, options: ApplyOptions, reviewer: AccessReviewer) -> Served:
     """Return tasks with those refused that take over objects which the giver's account may not apply.
 
     Raises: CancelledError if the pool was stopped.

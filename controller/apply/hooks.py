@@ -15,6 +15,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -443,15 +444,18 @@ class HookRunner:
         is_unstarted = False
         if is_earlier and not is_deleting and assess(live, hook.key).state is HookState.RUNNING:
             record, started = make_running_record(live, hook.key), options.progress.started
-            is_unstarted = record.uid not in started and not self._has_started(hook, live)
-            if not is_unstarted:
+            pods = None if record.uid in started else self._read_pods(hook, live, PODS)
+            is_unstarted = pods is not None and len(pods) < PODS and not has_started(live, pods)  # there may be more
+            if pods is not None and not is_unstarted:
                 started.add(record.uid)
-                if error := self._await_other(hook, record, options):
-                    return error
+            if not is_unstarted and (error := self._await_other(hook, record, options)):
+                return error
         if (BEFORE_CREATION in hook.delete_policies or is_unstarted) and not is_deleting:
             client = self._client.acting_as(options.user)
-            client.delete(_path(hook, resource), uid=live["metadata"]["uid"])
-            options.progress.read.pop(hook.key, None)  # the watches may show it for a moment
+            # The watches may show it for a moment, also if it is gone already.
+            options.progress.read.pop(hook.key, None)
+            delete = partial(client.delete, _path(hook, resource), uid=live["metadata"]["uid"])
+            attempt(delete, HTTPStatus.NOT_FOUND)
             is_deleting = self._read(hook, resource, options) is not None
             if not is_deleting:
                 return None
@@ -478,10 +482,6 @@ class HookRunner:
         )
 
     # requests
-
-    def _has_started(self, hook: PlannedHook, live: dict[str, Any]) -> bool:
-        pods = self._read_pods(hook, live, PODS)
-        return pods is None or len(pods) >= PODS or has_started(live, pods)  # there may be more
 
     def _read_pods(self, hook: PlannedHook, live: dict[str, Any], most: int) -> Sequence[Mapping[str, Any]] | None:
         if hook.key.kind == "Pod":

@@ -15,7 +15,16 @@ from itertools import islice
 from typing import Any
 
 from rukpak.api.v1alpha2.status import LEFT_FIELDS, LEFT_PATH_LENGTH, LEFT_STEPS, LEFT_VALUE_LENGTH, LeftField, Leftover
-from rukpak.controller.apply.drift import REPLICAS, Items, Path, UnclaimedItems, has_field, identity_of, item_step
+from rukpak.controller.apply.drift import (
+    DEFAULT_KEYS,
+    REPLICAS,
+    Items,
+    Path,
+    UnclaimedItems,
+    has_field,
+    identity_of,
+    item_step,
+)
 from rukpak.controller.apply.trees import differing, inside, outside, split_at, united_trees, walk, without_tree
 from rukpak.controller.content.limits import some, visible
 from rukpak.controller.formats.objects import BUILT_IN_GROUPS, ObjectKey
@@ -227,7 +236,8 @@ def _left_items(before: Sequence[Any], after: Sequence[Any], live: Sequence[Any]
     olds, news = Items(before), Items(after)
     found: dict[str, Any] = {}
     for place, item in enumerate(live):
-        keys = {key: item.get(key) for key in next(iter(shapes))} if isinstance(item, dict) else {}
+        shape = next(iter(shapes)) if isinstance(item, dict) else ()
+        keys = {key: item.get(key, DEFAULT_KEYS.get(key)) for key in shape}
         old, new, name = olds.find(keys), news.find(keys), known.get(place)
         if old is None:
             continue

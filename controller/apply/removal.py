@@ -87,6 +87,7 @@ def release(client: Client, path: str, owner: str, *, mark: bool = True) -> None
 
     Raises: ApiError.
     """
+    ours = _managers(owner)
 
     def _patch() -> Response:
         live = client.get(path, metadata=True).value
@@ -101,7 +102,6 @@ def release(client: Client, path: str, owner: str, *, mark: bool = True) -> None
         }
         return client.merge_patch(path, {"metadata": patch}, manager=ours[0], metadata=True)
 
-    ours = _managers(owner)
     try:
         attempt(_patch, HTTPStatus.NOT_FOUND)
     except ApiError as error:

@@ -195,10 +195,10 @@ def tidy_up(request: ApplyRequest, value: Mapping[str, Any]) -> Mapping[str, Any
     """
     is_marked = names.RELEASED_FROM in (value["metadata"].get("annotations") or {})
     adopted = is_marked or request.task.action is Action.TAKE_BACK
-    place = (request.client, request.path, value, request.options.owner.name)
+    leaves = bool(request.task.target.ignored.paths)
     try:
         return managed_fields.drop_replaced_entries(
-            *place, adopted=adopted, leaves=bool(request.task.target.ignored.paths)
+            request.client, request.path, value, request.options.owner.name, adopted=adopted, leaves=leaves
         )
     except ApiError as error:
         raise _as_conflict(error) from error

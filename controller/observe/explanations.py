@@ -155,7 +155,7 @@ class Explainer:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def explain(self, name: str, inquiries: Inquiries, questions: Sequence[Question]) -> float | None:
-        """Start the requests about objects of a BundleDeployment that are due; does not wait for `inquiries` to know.
+        """Start the requests about objects that are due, without waiting; `inquiries` gets the answers.
 
         Args:
             name: of the BundleDeployment.
@@ -196,7 +196,7 @@ class Explainer:
             self._client.supervisor.note(Kind.EXPLANATION, f"explain {record.key}", error)
         with self._lock:
             inquiry = inquiries.known.get(record.key)
-            if inquiry is None:
+            if inquiry is None or not inquiry.waiting:  # forgotten meanwhile
                 return
             last = inquiry.answer
             is_news = last is None or (last.verdict, last.ends) != (verdict, ends)

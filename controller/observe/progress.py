@@ -248,8 +248,9 @@ class HealthTracker:
                 yield Question(record=record, new_since=rollout.applied_at if rollout else "", most=most)
 
     def _seconds_to_hold(self, judged: _Judged, now: float) -> float | None:
-        if judged.verdict == OUTDATED:
-            return self._applied[judged.key].at + REPORT_SECONDS - now
+        applied = self._applied.get(judged.key)
+        if applied and judged.verdict == OUTDATED:  # an object may say the same of itself
+            return applied.at + REPORT_SECONDS - now
         rollout = self._rollouts.get(judged.key)
         if rollout is None or judged.record is None or judged.record.rollout is None:
             return None

@@ -265,11 +265,11 @@ class Memory:
     sources: SourceState = field(init=False)
 
     def __post_init__(self) -> None:
-        self.seconds_since(KNOWN)
+        self.first_seen[KNOWN] = self.clock()
         self.sources = SourceState(poll=PollState(retries=self.retries))
 
     def seconds_since(self, what: str) -> float:
-        """Return for how many seconds this process has seen something last: `KNOWN`, `LISTING` or `DELETED`."""
+        """Return for how many seconds `KNOWN`, `LISTING` or `DELETED` lasts; the first call starts the count."""
         now = self.clock()
         return now - self.first_seen.setdefault(what, now)
 

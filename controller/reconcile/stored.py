@@ -60,9 +60,9 @@ def is_lost(context: Context) -> bool:
 
 
 def drop_lost(context: Context) -> frozenset[str]:
-    """Return the digests of older revisions that are not stored any more, or damaged, and delete what is left of them.
+    """Delete what is left of older revisions that are lost or damaged, which nobody can apply; return their digests.
 
-    Nobody can apply them any more. Without that, no request is sent.
+    Sends requests only if something is left.
 
     Raises: ApiError.
     """

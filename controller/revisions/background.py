@@ -179,15 +179,18 @@ class BackgroundWork:
             job.future.set_exception(error.without_frames())
         except (ApiError, CancelledError) as error:
             job.future.set_exception(error)
-        except BaseException as error:
-            log.exception("preparation error", extra={"BundleDeployment": job.name})
-            self._observer.bug_found()
-            # Without the traceback, whose frames hold what was being rendered.
-            job.future.set_exception(InternalError(error))
-        with self._lock:
-            self._turns.end(job.share, seconds=time.thread_time() - began)
-            self._start_ready()
-        self._finished(job.name)
+        except BaseException as error:  # noqa: BLE001 - logged, and in the future
+            try:
+                log.exception("preparation error", extra={"BundleDeployment": job.name})
+                self._observer.bug_found()
+            finally:
+                # Without the traceback, whose frames hold what was being rendered.
+                job.future.set_exception(InternalError(error))
+        finally:
+            with self._lock:
+                self._turns.end(job.share, seconds=time.thread_time() - began)
+                self._start_ready()
+            self._finished(job.name)
 
 
 CRASHES = 2
@@ -307,8 +310,8 @@ class Quarantine:
 
     def _forgive(self, mark: _Record) -> None:
         record = self._find(mark)
-        if record is None or record.crashes < CRASHES:
-            self._records.pop(mark.uid, None)
+        if mark.uid in self._records and (record is None or record.crashes < CRASHES):
+            del self._records[mark.uid]
             _remove(self._suspicions, mark.uid)
 
     def _learn_from(self, marks: list[_Record]) -> None:

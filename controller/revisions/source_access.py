@@ -178,9 +178,8 @@ class SecretReader:
     def _read(self, deployment: BundleDeployment, reference: SecretReference, path: str, seen: Seen) -> dict[str, Any]:
         namespace = reference.namespace or deployment.spec.install_namespace or ""
         account = self._account_of(deployment)
-        if not (
-            account or self._namespaces is None or namespace in {*self._namespaces, deployment.spec.install_namespace}
-        ):
+        allowed = {*(self._namespaces or ()), deployment.spec.install_namespace}
+        if account is None and self._namespaces is not None and namespace not in allowed:
             problem = f'{path}: Secrets in namespace "{namespace}" are not allowed'
             remedy = "move the Secret to the install namespace or ask the administrator to add the namespace to"
             raise BundleError(Reason.SECRET_FORBIDDEN, f"{problem}; {remedy} --secret-namespaces")
