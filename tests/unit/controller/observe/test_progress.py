@@ -14,7 +14,7 @@ from rukpak.api.v1alpha2.conditions import Reason
 from rukpak.controller.apply.ledger import Left
 from rukpak.controller.formats.objects import ObjectKey
 from rukpak.controller.observe.explanations import Inquiries, Question, _Inquiry
-from rukpak.controller.observe.health.stability import Answer
+from rukpak.controller.observe.health.stability import OUTDATED, Answer
 from rukpak.controller.observe.health.verdict import HEALTHY, State, Verdict
 from rukpak.controller.observe.kinds import OwnedObjects
 from rukpak.controller.observe.progress import HealthTracker, Progress
@@ -97,6 +97,11 @@ def test_whatever_time_an_object_bears_is_no_bug(when: str, tracker: Tracker) ->
     tracker.records = {key: replace(record, applied_at=when) for key, record in tracker.records.items()}
     assert tracker.see(HEALTHY).health.healthy == 2
     assert tracker.see(None).health.total == 2
+
+
+def test_an_object_that_calls_itself_outdated_is_no_bug(tracker: Tracker) -> None:
+    tracker.records = {key: replace(record, applied_at="") for key, record in tracker.records.items()}
+    assert tracker.see(OUTDATED).health.reason is Reason.PROGRESSING
 
 
 @pytest.mark.parametrize(("awaited", "reason"), [((), Reason.PROGRESSING), ((WEB,), Reason.PROGRESS_DEADLINE_EXCEEDED)])
