@@ -556,17 +556,17 @@ def wait_until_both_agree(
 # the control plane itself
 
 
-PARTS = {"the API server": "api_server", "etcd": "etcd"}
+PARTS = {"the API server": "kube-apiserver", "etcd": "etcd"}
 
 
 @contextmanager
 def without(cluster: ControlPlane, part: str) -> Iterator[None]:
     """Kill a part of a control plane, and start it again."""
-    getattr(cluster, f"stop_{part}")()
+    cluster.stop(part)
     try:
         yield
     finally:
-        getattr(cluster, f"start_{part}")()
+        cluster.start(part)
 
 
 def wait_refused(world: World, deployed: Deployed, said: int) -> None:
