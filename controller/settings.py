@@ -324,6 +324,11 @@ def describe_options() -> list[OptionText]:
     return found
 
 
+def settings_of(options: argparse.Namespace) -> Settings:
+    """Return the settings that a parser has read which has the flags of `add_options`, and nothing else but the verb."""
+    return Settings(**{name: value for name, value in vars(options).items() if name != "verb"})
+
+
 def add_options(parser: Flags, environment: Mapping[str, str], only: Collection[str] | None = None) -> None:
     """Add a flag for each field of Settings, or for `only` these; values from the environment are validated alike."""
     for text in describe_options():

@@ -344,7 +344,7 @@ class HookRunner:
             if resource is None or not (is_possible or f"{hook.run} {hook.key}" in progress.remaining):
                 continue
             try:
-                live = self._read_changed(hook, resource, options)
+                live = self._read_changed(hook, resource, options, seen.get(hook.key))
             except ApiError as error:
                 failures.append(Removal(record=Record(key=hook.key), error=_to_problem(error, hook, options)))
                 continue
@@ -377,7 +377,7 @@ class HookRunner:
         if resource is None:
             message = f"{hook}: the cluster does not serve {hook.kind}; install its API"
             return BundleError(Reason.KIND_NOT_SERVED, message)
-        live = self._read_changed(hook, resource, options)
+        live = self._read_changed(hook, resource, options, self._objects.of(options.owner.name).get(hook.key))
         options.progress.contested = None
         if live is not None and not _stands(live, hook, options):
             if error := self._delete_earlier(hook, resource, live, options):
@@ -498,8 +498,10 @@ class HookRunner:
         value: dict[str, Any] | None = found.value if found else None
         return value
 
-    def _read_changed(self, hook: PlannedHook, resource: Resource, options: HookOptions) -> dict[str, Any] | None:
-        seen, read = self._objects.of(options.owner.name).get(hook.key), options.progress.read
+    def _read_changed(
+        self, hook: PlannedHook, resource: Resource, options: HookOptions, seen: Record | None
+    ) -> dict[str, Any] | None:
+        read = options.progress.read
         known = read.get(hook.key)
         if seen is None or known is None or known["metadata"]["resourceVersion"] != seen.resource_version:
             read[hook.key] = known = self._read(hook, resource, options)

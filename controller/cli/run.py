@@ -14,7 +14,7 @@ from rukpak.controller.kube.errors import ConfigurationError
 from rukpak.controller.manager.assemble import assemble
 from rukpak.controller.manager.process import return_freed_memory, set_up_log
 from rukpak.controller.manager.serving import ListenError
-from rukpak.controller.settings import Settings
+from rukpak.controller.settings import settings_of
 from rukpak.controller.views import FailedError, MisuseError
 
 
@@ -25,7 +25,7 @@ def main(options: argparse.Namespace) -> int:
     """
     gc.unfreeze()  # this process lives long: garbage of its imports is collected once
     return_freed_memory()
-    settings = Settings(**{name: value for name, value in vars(options).items() if name != "verb"})
+    settings = settings_of(options)
     if problem := settings.problem():
         raise MisuseError(problem)
     set_up_log(settings.log_format, settings.log_level)

@@ -253,10 +253,11 @@ class Projection:
             return project(manifest, group, kind)
         manifest = {**manifest, "apiVersion": resource.api_version, "kind": kind}
         owner = (manifest["metadata"].get("labels") or {}).get(names.OWNER_LABEL, "")
-        verdict = self.judge(owner, manifest, resource, evaluates=evaluates)
+        checks = self._checks_on(owner, manifest)
+        verdict = self._judge(manifest, resource, checks, evaluates=evaluates)
         record = project(manifest, group, kind, verdict, pods_of(manifest, verdict))
         rollout = rollout_of(manifest, record.applied_at)
-        reported = reported_of(manifest, checked=bool(self._checks_on(owner, manifest)))
+        reported = reported_of(manifest, checked=bool(checks))
         return replace(record, rollout=rollout, reported=reported) if rollout or reported else record
 
     def judge(self, name: str, manifest: Mapping[str, Any], resource: Resource, *, evaluates: bool) -> Verdict:
@@ -268,11 +269,16 @@ class Projection:
             resource: that it was read at.
             evaluates: expressions; otherwise an object that has some is NotEvaluated.
         """
+        return self._judge(manifest, resource, self._checks_on(name, manifest), evaluates=evaluates)
+
+    def _judge(
+        self, manifest: Mapping[str, Any], resource: Resource, checks: tuple[HealthCheck, ...], *, evaluates: bool
+    ) -> Verdict:
         context = Context(
             binding_mode=self._classes.binding_mode,
             reports_status=self._definitions.reports_status(resource.group, resource.version, resource.kind),
             evaluate=self._evaluator.evaluate if evaluates else None,
-            checks=self._checks_on(name, manifest),
+            checks=checks,
         )
         return self._definitions.name_holder(manifest, assess(manifest, context))
 

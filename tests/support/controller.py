@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rukpak.controller.cli.parser import Parser
 from rukpak.controller.playground.processes import Process, wait_for
-from rukpak.controller.settings import Settings, add_options
+from rukpak.controller.settings import Settings, add_options, settings_of
 from tests.support import forking
 from tests.support.forking import ForkedProcess
 
@@ -136,7 +136,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> S
     """Return the settings; on a mistake, print it and exit with status 2."""
     parser = Parser("run")
     add_options(parser, environment)
-    settings = Settings(**{name: value for name, value in vars(parser.read(arguments)).items() if name != "verb"})
+    settings = settings_of(parser.read(arguments))
     if problem := settings.problem():
         parser.error(problem)
     return settings
