@@ -196,12 +196,17 @@ class Pace:
         return min(self.quiet, seconds + self.slack)
 
     def choose_pause(self, failures: int, error: ApiError | None) -> float:
-        """Return how long to wait after so many failures in a row, `error` being the last."""
+        """Return how long to wait after so many failures in a row, `error` being the last.
+
+        A server that says when to come back knows better than a backoff: one that has just started fills its caches.
+        """
         backoff = self.backoff
-        if error is not None and error.reason == UNREACHABLE:
+        asked = min((error.retry_after or 0.0) if error else 0.0, self.asked)
+        if asked:
+            backoff = replace(backoff, first=asked, longest=asked)
+        elif error is not None and error.reason == UNREACHABLE:
             backoff = replace(backoff, longest=min(backoff.longest, self.away))
-        asked = (error.retry_after or 0.0) if error else 0.0
-        return max(backoff.choose_delay(failures), min(asked, self.asked))
+        return max(backoff.choose_delay(failures), asked)
 
 
 log = logging.getLogger(__name__)

@@ -830,13 +830,17 @@ def test_pauses_double_up_to_the_longest() -> None:
     pace = Pace(backoff=Backoff(first=0.8, longest=30, jitter=0.5))
     for failures, expected in ((1, 0.8), (2, 1.6), (5, 12.8), (7, 30), (5000, 30)):
         assert expected * 0.5 <= pace.choose_pause(failures, None) <= expected * 1.5
-    assert pace.choose_pause(1, ApiError(429, "TooManyRequests", "", retry_after=3)) == 3
 
 
-def test_who_asks_for_a_long_pause_does_not_get_it() -> None:
+@pytest.mark.parametrize(("asked", "expected"), [(1, 1), (3, 3), (5, 5), (99, 5)])
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("failures", [1, 7, 5000])
+def test_a_server_that_says_when_is_asked_then_however_often_it_did_but_not_much_later(
+    failures: int, status: int, asked: float, expected: float
+) -> None:
     pace = Pace(backoff=Backoff(first=0.8, longest=30, jitter=0.5), asked=5)
-    assert pace.choose_pause(1, ApiError(429, "TooManyRequests", "", retry_after=99)) == 5
-    assert pace.choose_pause(7, ApiError(429, "TooManyRequests", "", retry_after=99)) <= 45
+    pause = pace.choose_pause(failures, ApiError(status, "TooManyRequests", "", retry_after=asked))
+    assert expected <= pause <= expected * 1.5
 
 
 def test_a_server_that_is_away_is_looked_for_every_few_seconds() -> None:
