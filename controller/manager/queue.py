@@ -212,7 +212,11 @@ class WorkQueue:
 
     def _take_due(self) -> None:
         now = self._clock()
-        while self._delayed and self._delayed[0][0] <= now:
-            when, key = heapq.heappop(self._delayed)
-            if self._due.get(key) == when:
+        while self._delayed:
+            when, key = self._delayed[0]
+            is_valid = self._due.get(key) == when
+            if is_valid and when > now:
+                break
+            heapq.heappop(self._delayed)  # also one that is not valid any more, or workers would wake for it
+            if is_valid:
                 self._add(key)

@@ -51,6 +51,15 @@ def test_a_key_that_is_added_while_it_is_worked_on_comes_once_more_afterwards(qu
     assert drain(queue) == ["a"]
 
 
+def test_workers_do_not_wake_for_delays_that_events_have_overtaken(queue: WorkQueue) -> None:
+    queue.add_after("b", 6000)
+    for number in range(STALE_ENTRIES // 2):
+        queue.add_after(f"a{number}", 10 + number)
+        queue.add(f"a{number}")
+    drain(queue)
+    assert [key for _, key in queue._delayed] == ["b"]
+
+
 def test_a_delay_that_an_event_has_overtaken_is_forgotten(queue: WorkQueue, clock: Clock) -> None:
     queue.add_after("a", 10)
     queue.add("a")
