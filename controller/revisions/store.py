@@ -48,6 +48,7 @@ from rukpak.controller.kube.errors import ApiError, attempt
 from rukpak.controller.kube.resources import DEPLOYMENTS, NAMESPACES, SECRETS
 from rukpak.controller.kube.watch import ListWatch, Reflector
 from rukpak.controller.sharing import Admission
+from rukpak.controller.untrusted import strings
 
 MANAGER = "rukpak-revisions"
 REVISION = f"{names.GROUP}/revision"
@@ -539,15 +540,17 @@ def remove_orphans(client: Client, namespace: str) -> None:
 
     Raises: ApiError.
     """
-    secrets = list(client.list(SECRETS.path(namespace), metadata=True, field_selector=SELECTOR))
+    secrets = [  # of whole metadata, there would be tens of MiB
+        (make_stored(each), strings(each["metadata"], "labels").get(names.REVISION_LABEL))
+        for each in client.list(SECRETS.path(namespace), metadata=True, field_selector=SELECTOR)
+    ]
     # After the Secrets, and from the API server, to include those that no watch has reported yet.
     owners = {
         each["metadata"]["name"]: each["metadata"].get("uid", "")
         for each in client.list(DEPLOYMENTS.path(), metadata=True)
     }
-    for metadata in (each["metadata"] for each in secrets):
-        secret, path = make_stored({"metadata": metadata}), SECRETS.path(namespace, metadata["name"])
-        owner, labelled = secret.deployment, (metadata.get("labels") or {}).get(names.REVISION_LABEL)
+    for secret, labelled in secrets:
+        owner, path = secret.deployment, SECRETS.path(namespace, secret.name)
         if not owner:
             continue
         try:
