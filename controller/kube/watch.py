@@ -186,8 +186,8 @@ class Pace:
     away: float = 5
     """Maximum pause while the server does not answer: a longer one saves nothing, and edits are not noticed."""
     asked: float = 5
-    """Maximum pause at the request of the server (priority and fairness: one second): one reply must not hide a kind
-    for longer."""
+    """Maximum pause at the request of the server (priority and fairness: one second), without jitter: one reply must
+    not hide a kind for longer."""
     page: int = PAGE_ITEMS
     """Objects in a page, not seconds."""
 
@@ -198,15 +198,16 @@ class Pace:
     def choose_pause(self, failures: int, error: ApiError | None) -> float:
         """Return how long to wait after so many failures in a row, `error` being the last.
 
-        A server that says when to come back knows better than a backoff: one that has just started fills its caches.
+        A server that says when to come back knows better than a backoff, for example while it fills its caches after a
+        start.
         """
         backoff = self.backoff
         asked = min((error.retry_after or 0.0) if error else 0.0, self.asked)
-        if asked:
-            backoff = replace(backoff, first=asked, longest=asked)
-        elif error is not None and error.reason == UNREACHABLE:
+        if asked >= backoff.first:
+            return asked * random.uniform(1, 1 + backoff.jitter)  # noqa: S311 - spreads load
+        if error is not None and error.reason == UNREACHABLE:
             backoff = replace(backoff, longest=min(backoff.longest, self.away))
-        return max(backoff.choose_delay(failures), asked)
+        return backoff.choose_delay(failures)
 
 
 log = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from rukpak.controller.sharing import Turns
 
 log = logging.getLogger(__name__)
 
-# Overridden entries stay in the heap until they are due, or until there are more than these plus twice the valid ones.
+# Overridden entries stay in the heap until they are the first, or there are more than these plus twice the valid ones.
 STALE_ENTRIES = 256
 BACKOFF = Backoff(first=1.0, longest=300.0, jitter=0.2)
 RETRIES_PER_SECOND, BURST = 10.0, 100
@@ -214,9 +214,8 @@ class WorkQueue:
         now = self._clock()
         while self._delayed:
             when, key = self._delayed[0]
-            is_valid = self._due.get(key) == when
-            if is_valid and when > now:
-                break
-            heapq.heappop(self._delayed)  # also one that is not valid any more, or workers would wake for it
-            if is_valid:
+            if self._due.get(key) == when:
+                if when > now:
+                    break
                 self._add(key)
+            heapq.heappop(self._delayed)  # also one that is not valid any more, or workers would wake for it

@@ -540,7 +540,7 @@ def remove_orphans(client: Client, namespace: str) -> None:
 
     Raises: ApiError.
     """
-    secrets = [  # of whole metadata, there would be tens of MiB
+    secrets = [  # whole metadata would take tens of MiB
         (make_stored(each), strings(each["metadata"], "labels").get(names.REVISION_LABEL))
         for each in client.list(SECRETS.path(namespace), metadata=True, field_selector=SELECTOR)
     ]

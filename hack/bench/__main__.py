@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from hack.bench import circumstances, crowd, growth, neighbors, private, startup
+from hack.bench import circumstances, crowd, growth, neighbors, page, private, startup
 from hack.bench.figures import (
     HERE,
     Results,
@@ -66,6 +66,7 @@ def _measure(options: argparse.Namespace) -> None:
         _publish_rest(testbed, options.output, is_quick=options.quick)
     growth.run(options.output, is_quick=options.quick)
     crowd.run(options.output, is_quick=options.quick)
+    page.run(options.output, is_quick=options.quick)
 
 
 def _publish_rest(testbed: Testbed, output: Path | None, *, is_quick: bool) -> None:

@@ -29,6 +29,17 @@ MERGE = "application/merge-patch+json"
 BUNDLE_DEPLOYMENTS = "/apis/core.rukpak.io/v1alpha2/bundledeployments"
 
 
+METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+
+class ApiError(RuntimeError):
+    """Anything but 2xx."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 class Api:
     """One API server; thread-safe.
 
@@ -46,12 +57,21 @@ class Api:
     def request(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Any:
         """Send one request and return the JSON of the response.
 
-        Raises: RuntimeError for anything but 2xx.
+        Raises: ApiError.
         """
-        answer = self._send(self._connection(), method, path, body, content_type)
+        return self._read(self._send(self._connection(), method, path, body, content_type), f"{method} {path}")
+
+    def list_metadata(self, path: str) -> Any:
+        """Return the metadata of the objects of a collection.
+
+        Raises: ApiError.
+        """
+        return self._read(self._send(self._connection(), "GET", path, None, "", accept=METADATA), path)
+
+    def _read(self, answer: http.client.HTTPResponse, what: str) -> Any:
         said = answer.read()
         if not http.client.OK <= answer.status < http.client.MULTIPLE_CHOICES:
-            raise RuntimeError(f"{method} {path}: {answer.status} {said.decode()}")
+            raise ApiError(f"{what}: {answer.status} {said.decode()}", answer.status)
         return json.loads(said)
 
     def watch(self, path: str, resource_version: str) -> Iterator[dict[str, Any]]:
@@ -89,9 +109,16 @@ class Api:
         return http.client.HTTPSConnection(self._host, timeout=TIMEOUT_SECONDS, context=self._tls)
 
     def _send(
-        self, connection: http.client.HTTPSConnection, method: str, path: str, body: Any, content_type: str
+        self,
+        connection: http.client.HTTPSConnection,
+        method: str,
+        path: str,
+        body: Any,
+        content_type: str,
+        *,
+        accept: str = "application/json",
     ) -> http.client.HTTPResponse:
-        headers = {"Authorization": f"Bearer {self._token}", "User-Agent": USER_AGENT, "Accept": "application/json"}
+        headers = {"Authorization": f"Bearer {self._token}", "User-Agent": USER_AGENT, "Accept": accept}
         data = None if body is None else json.dumps(body).encode()
         connection.request(method, path, data, {**headers, "Content-Type": content_type} if data else headers)
         return connection.getresponse()

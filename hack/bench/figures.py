@@ -88,9 +88,17 @@ FIGURES = (
 )
 
 
+SPREAD = Figure(key="install_cpu_spread", title="CPU to install: difference between the runs, %")
+
+
 def medians(samples: Sequence[Sample]) -> Sample:
     """Return the median of each figure; the verbs are those of the last run."""
     return {key: _median([sample[key] for sample in samples]) for key in samples[0]}
+
+
+def _spread(samples: Sequence[Sample]) -> Sample:
+    found = [sample["install_cpu"].ours for sample in samples]
+    return {SPREAD.key: Measured(ours=100 * (max(found) - min(found)) / statistics.median(found))}
 
 
 def _median(measured: Sequence[Measured]) -> Measured:
@@ -127,7 +135,7 @@ def publish(part: str, table: str, values: Mapping[str, str], output: Path | Non
         output.mkdir(parents=True, exist_ok=True)
         (output / f"{part}.md").write_text(table, encoding="utf-8")
     elif is_whole:
-        insert_table(PAGE, table, f"<!-- {part}: written by hack/bench/run -->")
+        insert_table(PAGE, table, f"<!-- {part}: written by hack/bench -->")
         known = json.loads(VALUES.read_text(encoding="utf-8")) | {part: dict(values)}
         VALUES.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
         for page in CITING:
@@ -189,11 +197,15 @@ def as_markdown(results: Results) -> str:
     """Return the table: a row for each figure, with columns for the controller and the bare client of each scenario."""
     samples = {name: medians(runs) for name, runs in results.samples.items()}
     heads = [cell for name in samples for cell in _heads(name, results)]
+    found = [(figure, samples) for figure in FIGURES]
+    runs = min(len(runs) for runs in results.samples.values())
+    if runs > 1:
+        found.append((SPREAD, {name: _spread(each) for name, each in results.samples.items()}))
     rows = [
-        [figure.title, *(c for name in samples for c in _cells(figure, name, samples, results))] for figure in FIGURES
+        [figure.title, *(c for name in samples for c in _cells(figure, name, measured, results))]
+        for figure, measured in found
     ]
     lines = [["", *heads], ["---", *["---:"] * len(heads)], *rows]
-    runs = min(len(runs) for runs in results.samples.values())
     machine = ", ".join(results.machine.values())
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     return f"Median of {runs} runs; {machine}.\n\n{table}\n"

@@ -1,7 +1,7 @@
 """How cost grows with the number of BundleDeployments, objects, kinds and tenants; as a table and a picture.
 
 `hack/bench/run` measures it. BundleDeployments are copies of one that is installed (crowd.py): what is measured is the
-start of a controller that finds all of them. The others are installed.
+start of a controller that finds all of them. The others are installed. A bare client reads, or sends, the same objects.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from math import log10
 from pathlib import Path
 
-from hack.bench import crowd, figures
+from hack.bench import crowd, figures, raw
 from hack.bench.scenarios import install
 from hack.bench.testbed import Testbed, make_testbed
-from hack.bench.workloads import Manifest, make_account, make_bundle, make_bundles, make_kinds
+from hack.bench.workloads import Bundle, Manifest, make_account, make_bundle, make_bundles, make_kinds
 
 SIZES = (10, 100, 1_000, 10_000)
 QUICK_SIZES = (10, 100)
@@ -47,6 +47,8 @@ class Point:
     requests: float
     memory: float
     """The most, in MiB."""
+    bare: float
+    """CPU of a bare client, in seconds."""
 
 
 def run(output: Path | None, *, is_quick: bool = False) -> None:
@@ -74,13 +76,17 @@ def measure(sizes: Sequence[int]) -> Iterator[Point]:
                     cpu=testbed.usage().cpu,
                     requests=testbed.requests(since).total,
                     memory=testbed.peak(),
+                    bare=gathered.bare.cpu,
                 )
             finally:
                 testbed.stop_controller()
     for series, make in _INSTALLED.items():
         for size in (size for size in sizes if size <= _LARGEST.get(series, size)):
             with make_testbed() as testbed:
-                deployments = make(testbed, size)
+                bundles = make("growth", size)
+                deployments = testbed.push(bundles)
+                if series == "tenants":
+                    _give_accounts(testbed, bundles, deployments)
                 with testbed.running_controller():
                     sample = install(testbed, deployments)
                     yield Point(
@@ -89,38 +95,46 @@ def measure(sizes: Sequence[int]) -> Iterator[Point]:
                         cpu=sample["install_cpu"].ours,
                         requests=sample["install_requests"].ours,
                         memory=testbed.peak(),
+                        bare=raw.install(testbed.api, make("bare", size)).cpu,
                     )
 
 
-def _for_tenants(testbed: Testbed, size: int) -> list[Manifest]:
-    bundles = make_bundles("tenant", size)
+def _give_accounts(testbed: Testbed, bundles: Sequence[Bundle], deployments: Sequence[Manifest]) -> None:
+    """Create an account for each bundle, with which its BundleDeployment is installed."""
     accounts = [each for bundle in bundles for each in make_account(bundle.name)]
     testbed.cluster.kubectl(
         "create", "-f", "-", input=json.dumps({"kind": "List", "apiVersion": "v1", "items": accounts})
     )
-    deployments = testbed.push(bundles)
     for each in deployments:
         each["spec"]["serviceAccountName"] = "installer"
-    return deployments
 
 
-_INSTALLED: Mapping[str, Callable[[Testbed, int], list[Manifest]]] = {
-    "objects": lambda testbed, size: testbed.push([make_bundle("growth", size)]),
-    "kinds": lambda testbed, size: testbed.push([make_kinds("growth", size)]),
-    "tenants": _for_tenants,
+_INSTALLED: Mapping[str, Callable[[str, int], list[Bundle]]] = {
+    "objects": lambda name, size: [make_bundle(name, size)],
+    "kinds": lambda name, size: [make_kinds(name, size)],
+    "tenants": make_bundles,
 }
+"""The bundles of a series, by their name and number."""
 
 
 def as_markdown(points: Sequence[Point]) -> str:
     """Return the table: a row for each size."""
-    lines = [["", "number", *MEASURES.values()], ["---", "---:", *["---:"] * len(MEASURES)]]
-    lines += [[SERIES[each.series], f"{each.size:,}", *(_shown(each, name) for name in MEASURES)] for each in points]
+    heads = {**MEASURES, "bare": "CPU of a bare client, s"}
+    lines = [["", "number", *heads.values(), "times"], ["---", "---:", *["---:"] * len(heads), "---:"]]
+    lines += [
+        [SERIES[each.series], f"{each.size:,}", *(_shown(each, name) for name in heads), _times(each)]
+        for each in points
+    ]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _shown(point: Point, name: str) -> str:
     value: float = getattr(point, name)
-    return f"{value:,.2f}" if name == "cpu" else f"{value:,.0f}"
+    return f"{value:,.2f}" if name in {"cpu", "bare"} else f"{value:,.0f}"
+
+
+def _times(point: Point) -> str:
+    return f"{point.cpu / point.bare:.1f}" if point.bare else ""
 
 
 # the picture: one frame for each measure, both axes logarithmic, so that what is proportional is a line of one slope

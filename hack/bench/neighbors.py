@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from hack.bench import raw
 from hack.bench.api import BUNDLE_DEPLOYMENTS, MERGE
 from hack.bench.rows import Row, publish
 from hack.bench.scenarios import time_install
@@ -77,16 +78,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measure(testbed: Testbed, count: int) -> Iterator[Row]:
-    """Yield the median and the maximum of small installations, alone and beside each load."""
-    yield from _rows("alone", _install(testbed, "alone"))
+    """Yield the median and the maximum of small installations, alone and beside each load.
+
+    The bare client is alone each time.
+    """
+    bundles = [make_bundle(f"bare-{number}", 1) for number in range(INSTALLATIONS)]
+    bare = [raw.install(testbed.api, [each]).seconds for each in bundles]
+    yield from _rows("alone", _install(testbed, "alone"), bare)
     for number, load in enumerate(LOADS):
         with _busy(testbed, load, count):
-            yield from _rows(f"beside {count} that {load.title}", _install(testbed, f"beside-{number}"))
+            yield from _rows(f"beside {count} that {load.title}", _install(testbed, f"beside-{number}"), bare)
 
 
-def _rows(where: str, seconds: Sequence[float]) -> Iterator[Row]:
-    yield Row(title=f"installation of one object {where}, s", value=statistics.median(seconds), at_most=MOST_SECONDS)
-    yield Row(title="the slowest of them, s", value=max(seconds), at_most=MOST_SECONDS)
+def _rows(where: str, seconds: Sequence[float], bare: Sequence[float]) -> Iterator[Row]:
+    middle, bare_middle = statistics.median(seconds), statistics.median(bare)
+    yield Row(title=f"installation of one object {where}, s", value=middle, at_most=MOST_SECONDS, bare=bare_middle)
+    yield Row(title="the slowest of them, s", value=max(seconds), at_most=MOST_SECONDS, bare=max(bare))
 
 
 def _install(testbed: Testbed, prefix: str) -> list[float]:

@@ -1,23 +1,27 @@
 """The page of `rukpak ui`: 2,000 BundleDeployments and one of 5,000 objects until they are seen, 500 changes a second.
 
-`.venv/bin/python -m hack.bench.page` prints the figures. It needs a Chromium on PATH, and no cluster: an API server in
-memory keeps what is shown, and shares the processors with what is measured.
+`hack/bench/run` measures it with everything else; `python -m hack.bench.page` measures only this. It needs a Chromium
+on PATH, and no cluster: an API server in memory keeps what is shown, and shares the processors with what is measured.
 """
 
 from __future__ import annotations
 
-import os
 import statistics
+import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from playwright.sync_api import Page
 
-from hack.bench.figures import describe_machine
-from tests.support.browser import find_program, launch_program, serving_page
+from hack.bench import figures
+from hack.bench.rows import Row, as_markdown, publish, read_usage, tell, values_of
+from tests.support.browser import MISSING, find_program, launch_program, serving_page
 from tests.support.pages import CONFIG_MAPS, Shop, deployment, ready
 
+MOST_SECONDS = 1.0
+MOST_MEBIBYTES = 150
 COUNT = 2000
 OBJECTS = 5000
 """Of the BundleDeployment `shop`, beside those that it has in tests."""
@@ -38,7 +42,7 @@ VIEWS = {
     f"first objects of {OBJECTS:,} as a list": ("", "main summary", ""),
     f"all {OBJECTS:,} of them": ("", ".objects small", f"{OBJECTS + 17} objects"),
     f"first objects of {OBJECTS:,} as a graph": ("/graph", ".graph li li", ""),
-    "as many of them as a graph has": ("/graph", ".graph", f"{OBJECTS - 280} more"),
+    "all that a graph shows of them": ("/graph", ".graph", f"{OBJECTS - 280} more"),
 }
 """By what is on the screen then: the end of the address, and what is looked for."""
 OBSERVED = """() => {
@@ -57,12 +61,26 @@ OBSERVED = """() => {
 """Notes for each row that changes on the screen how many milliseconds ago it was changed."""
 
 
-def main() -> None:
-    """Print the figures."""
+def main() -> int:
+    """Print the figures, and return the exit status."""
     program = find_program()
     if program is None:
-        raise SystemExit("hack.bench.page: no Chromium on PATH")
-    print(describe_machine())
+        raise SystemExit(f"hack.bench.page: {MISSING}")
+    return publish(measure(program))
+
+
+def run(output: Path | None, *, is_quick: bool = False) -> None:
+    """Measure it, and publish the table, if there is a browser."""
+    program = find_program()
+    if program is None:
+        print(f"without the page: {MISSING}", file=sys.stderr)
+        return
+    rows = tell(measure(program))
+    figures.publish("page", figures.one_run(as_markdown(rows)), values_of(rows), output, is_whole=not is_quick)
+
+
+def measure(program: str) -> Iterator[Row]:
+    """Yield the figures of the page in a browser."""
     shop = Shop()
     with shop.api, tempfile.TemporaryDirectory() as folder:
         for index in range(COUNT):
@@ -77,28 +95,31 @@ def main() -> None:
             page = browser.new_page()
             page.goto(url)  # with the cookie and the parts of the page; the watch has its list
             page.locator("tbody tr").first.wait_for()
-            _print_paints(page, f"first row of {COUNT:,}", *ROW)
+            yield from _time_paints(page, f"first row of {COUNT:,}", *ROW)
             for title, (end, *wanted) in VIEWS.items():
                 page.evaluate("hash => { location.hash = hash }", f"#/bd/shop{end}")
-                _print_paints(page, title, *wanted)
+                yield from _time_paints(page, title, *wanted)
             page.evaluate("location.hash = '#/'")
             page.locator("tbody tr").first.wait_for()
-            before, spent = len(shop.api.received), _processor_seconds(process.pid)
+            before, spent = len(shop.api.received), read_usage(process.pid).cpu
             lags = _change(page, shop)
-            told = f"{statistics.median(lags):.2f}, at most {max(lags):.2f}"
-            print(f"{RATE} changes a second, s from a change to the screen: {told}")
-            print(f"CPU of the server for {SECONDS:g} s of that, s: {_processor_seconds(process.pid) - spent:.1f}")
-            print(f"resident memory of the server, MiB: {_memory(process.pid):.0f}")
-            print(f"requests to the API server meanwhile: {len(shop.api.received) - before}")
+            usage = read_usage(process.pid)
+            about = f"from a change to the screen at {RATE} changes a second"
+            yield Row(title=f"{about}, s", value=statistics.median(lags), at_most=MOST_SECONDS)
+            yield Row(title="the slowest of them, s", value=max(lags), at_most=MOST_SECONDS)
+            yield Row(title="CPU of the server meanwhile, s", value=usage.cpu - spent, digits=1)
+            yield Row(title="memory of the server, MiB", value=usage.resident, at_most=MOST_MEBIBYTES, digits=0)
+            requests = len(shop.api.received) - before
+            yield Row(title="requests to the API server meanwhile", value=requests, digits=0)
 
 
-def _print_paints(page: Page, title: str, *wanted: str) -> None:
-    """Load the page again and again, and print how long it takes until something is on the screen."""
+def _time_paints(page: Page, title: str, *wanted: str) -> Iterator[Row]:
+    """Load the page again and again, and yield how long it takes until something is on the screen."""
     paints = []
     for _ in range(5):
         page.reload(wait_until="commit")
         paints.append(page.evaluate(PAINTED, wanted) / 1000)
-    print(f"{title} on the screen, s: {statistics.median(paints):.2f}, at most {max(paints):.2f}", flush=True)
+    yield Row(title=f"{title} on the screen, s", value=statistics.median(paints), at_most=MOST_SECONDS)
 
 
 def _change(page: Page, shop: Shop) -> list[float]:
@@ -122,15 +143,5 @@ def _name(index: int) -> str:
     return f"app-{index:04}"
 
 
-def _processor_seconds(pid: int) -> float:
-    user, system = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[11:13]
-    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
-
-
-def _memory(pid: int) -> float:
-    pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
-
-
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from hack.bench import figures
+from hack.bench import figures, raw
 from hack.bench.api import Api
-from hack.bench.figures import FIGURES, Measured, Sample, describe_machine, medians
+from hack.bench.figures import FIGURES, Figure, Measured, Sample, describe_machine, medians
 from hack.bench.scenarios import MANY, ONE, Scenario, delete, install
 from hack.bench.testbed import Testbed, make_testbed
 from hack.bench.workloads import Manifest
@@ -34,6 +34,8 @@ from tests.support.private_sources import PASSWORD, USER, Authority, GuardedRegi
 from tests.support.registry import CONFIG, MANIFEST, RegistryClient
 
 HERE = Path(__file__).parent
+BARE = "bare client, without images"
+"""Title of the row for the bare client, which fetches no images."""
 RUNS = 2
 MEASURED = (ONE, MANY)
 COLUMNS = ("install_seconds", "install_requests", "install_cpu", "peak")
@@ -142,9 +144,12 @@ def measure(testbed: Testbed, runs: int) -> Samples:
     with tempfile.TemporaryDirectory() as folder, serve_privately(testbed.registry, Path(folder)) as servers:
         return {
             scenario.name: {
-                trust.title: [_run(testbed, servers, scenario, trust, number) for number in range(runs)]
-                for trust in TRUSTS
-                if servers.proxy or not trust.is_proxied
+                **{
+                    trust.title: [_run(testbed, servers, scenario, trust, number) for number in range(runs)]
+                    for trust in TRUSTS
+                    if servers.proxy or not trust.is_proxied
+                },
+                BARE: [_run_bare(testbed, scenario, number) for number in range(runs)],
             }
             for scenario in MEASURED
         }
@@ -199,6 +204,18 @@ def _run(testbed: Testbed, servers: Servers, scenario: Scenario, trust: Trust, n
     return sample
 
 
+def _run_bare(testbed: Testbed, scenario: Scenario, number: int) -> Sample:
+    bundles = scenario.make(f"{scenario.name}-bare-{number}")
+    effort = raw.install(testbed.api, bundles)
+    raw.remove(testbed.api, bundles)
+    requests = sum(len(bundle.objects) for bundle in bundles)
+    return {
+        "install_seconds": Measured(ours=effort.seconds),
+        "install_requests": Measured(ours=requests),
+        "install_cpu": Measured(ours=effort.cpu),
+    }
+
+
 def _sign(registry: RegistryClient, reference: str, signer: FileSigner) -> None:
     """Push the signature of an image, as cosign 2 does."""
     repository, _, digest = reference.partition("/")[2].partition("@")
@@ -244,7 +261,10 @@ def publish(samples: Samples, output: Path | None) -> None:
 
 
 def as_markdown(samples: Samples) -> str:
-    """Return the table: a row for each trust, with columns for each scenario."""
+    """Return the table: a row for each trust, with columns for each scenario.
+
+    In parentheses is the factor over the bare client, which has a row of its own.
+    """
     shown = [figure for figure in FIGURES if figure.key in COLUMNS]
     titles = {scenario.name: scenario.title for scenario in MEASURED}
     heads = [f"{titles[name]}: {figure.title}" for name in samples for figure in shown]
@@ -252,7 +272,7 @@ def as_markdown(samples: Samples) -> str:
         [
             title,
             *(
-                f"{medians(each[title])[figure.key].ours:,.{figure.digits}f}"
+                _shown(medians(each[title]), {} if title == BARE else medians(each[BARE]), figure)
                 for each in samples.values()
                 for figure in shown
             ),
@@ -262,6 +282,15 @@ def as_markdown(samples: Samples) -> str:
     lines = [["", *heads], ["---", *["---:"] * len(heads)], *rows]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     return f"Median of {_runs(samples)} runs; {', '.join(describe_machine().values())}.\n\n{table}\n"
+
+
+def _shown(sample: Sample, bare: Sample, figure: Figure) -> str:
+    """Return a figure, and its factor over that of the bare client."""
+    measured, least = sample.get(figure.key), bare.get(figure.key)
+    if measured is None:
+        return ""
+    times = f" ({measured.ours / least.ours:.1f})" if least and least.ours else ""
+    return f"{measured.ours:,.{figure.digits}f}{times}"
 
 
 def _runs(samples: Samples) -> int:

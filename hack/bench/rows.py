@@ -46,8 +46,11 @@ def _read_usage(process: int) -> tuple[float, float]:
 
 
 def _find_children(process: int) -> list[int]:
-    tasks = Path("/proc", str(process), "task").iterdir()
-    return [int(child) for task in tasks for child in (task / "children").read_text(encoding="ascii").split()]
+    found: list[int] = []
+    for task in Path("/proc", str(process), "task").iterdir():
+        with suppress(FileNotFoundError):  # a thread that has ended meanwhile
+            found += map(int, (task / "children").read_text(encoding="ascii").split())
+    return found
 
 
 class Peak:
@@ -101,13 +104,19 @@ def _read_times() -> tuple[int, int]:
 class Row:
     title: str
     value: float
-    at_most: float
+    at_most: float = math.inf
     digits: int = 2
+    bare: float | None = None
+    """The same of a bare client of the API server, if there is one."""
 
     @property
     def shown(self) -> str:
         """The figure as text."""
-        return f"{self.value:,.{self.digits}f}"
+        return self.format(self.value)
+
+    def format(self, value: float) -> str:
+        """Return a value as text, with the digits of the figure."""
+        return f"{value:,.{self.digits}f}"
 
     @property
     def missed(self) -> bool:
@@ -115,7 +124,7 @@ class Row:
         return self.value > self.at_most
 
 
-HEAD = "|  | measured | at most |\n| --- | ---: | ---: |"
+HEAD = "|  | measured | bare client | times | at most |\n| --- | ---: | ---: | ---: | ---: |"
 
 
 def publish(rows: Iterable[Row]) -> int:
@@ -146,5 +155,7 @@ def _print(row: Row) -> Row:
 
 def _line(row: Row) -> str:
     shown = f"**{row.shown}** (missed)" if row.missed else row.shown
-    most = "" if row.at_most == math.inf else f"{row.at_most:,.{row.digits}f}"
-    return f"| {row.title} | {shown} | {most} |"
+    bare = "" if row.bare is None else row.format(row.bare)
+    times = f"{row.value / row.bare:.1f}" if row.bare else ""
+    most = "" if row.at_most == math.inf else row.format(row.at_most)
+    return f"| {row.title} | {shown} | {bare} | {times} | {most} |"

@@ -58,6 +58,7 @@ MANY = Scenario(
         "install_seconds": at_most(7),
         "install_requests": at_most(1000),
         "install_cpu": at_most(3),
+        "install_cpu_spread": at_most(10),
         "install_server_cpu": at_most(7.5),
         "peak": at_most(80),
     },
@@ -109,6 +110,7 @@ def _run_raw(testbed: Testbed, bundles: Sequence[Bundle]) -> dict[str, float]:
         "restart_requests": kinds_of(bundles),
         "restart_writes": 0,
         "delete_seconds": removed.seconds,
+        "delete_cpu": removed.cpu,
         "delete_requests": count,
     }
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Manifest = dict[str, Any]
+CRD = "CustomResourceDefinition"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +67,8 @@ def make_bundles(prefix: str, count: int) -> list[Bundle]:
 
 
 def make_kinds(name: str, count: int) -> Bundle:
-    """Return a bundle of `count` CRDs with an object of each."""
-    return Bundle(name=name, objects=tuple(made for number in range(count) for made in _kind(f"kind{number}")))
+    """Return a bundle of `count` CRDs with an object of each; another name gives other kinds."""
+    return Bundle(name=name, objects=tuple(made for number in range(count) for made in _kind(name, f"kind{number}")))
 
 
 def make_account(namespace: str) -> list[Manifest]:
@@ -86,9 +87,10 @@ def kinds_of(bundles: Iterable[Bundle]) -> int:
 
 
 def path_of(manifest: Mapping[str, Any], namespace: str) -> str:
-    """Return the path of an object of this module in a namespace."""
+    """Return the path of an object of this module, in a namespace unless it is a CRD."""
     root = "/api/v1" if manifest["apiVersion"] == "v1" else f"/apis/{manifest['apiVersion']}"
-    return f"{root}/namespaces/{namespace}/{manifest['kind'].lower()}s/{manifest['metadata']['name']}"
+    place = "" if manifest["kind"] == CRD else f"/namespaces/{namespace}"
+    return f"{root}{place}/{manifest['kind'].lower()}s/{manifest['metadata']['name']}"
 
 
 def _object(api_version: str, kind: str, name: str, **fields: Any) -> Manifest:
@@ -111,12 +113,12 @@ def _secret(name: str, size: int) -> Manifest:
     )  # hexadecimal digits are base64, too
 
 
-def _kind(name: str) -> Iterator[Manifest]:
-    group, open_schema = "bench.example.com", {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+def _kind(owner: str, name: str) -> Iterator[Manifest]:
+    group, open_schema = f"{owner}.example.com", {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": open_schema}}
     names = {"kind": name.capitalize(), "plural": f"{name}s", "singular": name}
     spec = {"group": group, "scope": "Namespaced", "names": names, "versions": [version]}
-    yield _object("apiextensions.k8s.io/v1", "CustomResourceDefinition", f"{name}s.{group}", spec=spec)
+    yield _object("apiextensions.k8s.io/v1", CRD, f"{name}s.{group}", spec=spec)
     yield _object(f"{group}/v1", name.capitalize(), name, spec={"color": "blue"})
 
 

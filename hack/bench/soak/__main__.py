@@ -8,10 +8,10 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from hack.bench.figures import describe_machine
+from hack.bench.figures import describe_machine, publish
 from hack.bench.soak.churn import Churn, serve_sources
 from hack.bench.soak.faults import Fault, Faults
 from hack.bench.soak.verdict import Sample, Trend, count_revisions, find_faults, find_trends, take_sample
@@ -26,6 +26,9 @@ FAULT_SECONDS = 10.0
 SAMPLE_SECONDS = 5.0
 SETTLE_SECONDS = 900.0
 IDLE_SECONDS = 60.0
+BUNDLES = 300
+PUBLISHED_MINUTES = 30
+"""The results of a soak of at least this length are written to the page of figures, whatever they are."""
 LEAST_SAMPLES = 3
 TRACEBACK = "Traceback (most recent call last)"
 
@@ -132,7 +135,10 @@ class Soak:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, and print what happened; return the exit status: 1 if anything is wrong or has kept growing."""
+    """Run, print what happened, and publish it if it took long enough.
+
+    Returns: the exit status, 1 if anything is wrong or has kept growing.
+    """
     options = _parser().parse_args(arguments)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -149,14 +155,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         soak.run(60 * options.minutes, options.rate)
         wrong = soak.settle()
     trends = find_trends(soak.samples) if len(soak.samples) >= LEAST_SAMPLES else {}
-    print(describe(options, soak, trends, wrong))
+    values = {
+        "operations": f"{soak.churn.done.total():,}",
+        "faults": f"{soak.faults.done.total():,}",
+        **{f"{key}.{name}": f"{value:.2f}" for key, each in trends.items() for name, value in asdict(each).items()},
+    }
+    is_whole = options.minutes >= PUBLISHED_MINUTES and options.bundles >= BUNDLES
+    publish("soak", describe(options, soak, trends, wrong), values, None, is_whole=is_whole)
     return int(bool(wrong) or not all(trend.is_flat for trend in trends.values()))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m hack.bench.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=60, help="of changes and faults [%(default)s]")
-    parser.add_argument("--bundles", type=int, default=300, help="BundleDeployments [%(default)s]")
+    parser.add_argument("--bundles", type=int, default=BUNDLES, help="BundleDeployments [%(default)s]")
     parser.add_argument("--rate", type=float, default=2, help="operations a second [%(default)s]")
     parser.add_argument("--seed", type=int, default=1, help="of operations and faults [%(default)s]")
     return parser
@@ -180,6 +192,7 @@ def describe(options: argparse.Namespace, soak: Soak, trends: dict[str, Trend], 
         "| last two thirds | mean | change | noise | flat |",
         "| --- | ---: | ---: | ---: | --- |",
         *rows,
+        "",
     ]
     return "\n".join(lines)
 

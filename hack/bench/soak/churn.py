@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -19,6 +21,7 @@ from urllib.parse import urlsplit
 from hack.bench.api import BUNDLE_DEPLOYMENTS
 from rukpak.api import names
 from rukpak.controller.kube.client import ApiError, Client
+from rukpak.controller.kube.errors import attempt
 from tests.support.git_servers import GitHttpServer, GitRepository
 from tests.support.registry import Files, RegistryClient, pack
 from tests.support.web_servers import FileServer
@@ -279,12 +282,12 @@ class Churn:
         return True
 
     def resume_all(self) -> None:
-        """Let every BundleDeployment that exists go on.
+        """Let every BundleDeployment that exists go on; some may still be being deleted.
 
         Raises: ApiError.
         """
         for deployment in self._client.list(BUNDLE_DEPLOYMENTS):
-            self._change(deployment["metadata"]["name"], paused=False)
+            attempt(partial(self._change, deployment["metadata"]["name"], paused=False), HTTPStatus.NOT_FOUND)
 
     # operations
 

@@ -832,6 +832,12 @@ def test_pauses_double_up_to_the_longest() -> None:
         assert expected * 0.5 <= pace.choose_pause(failures, None) <= expected * 1.5
 
 
+def test_a_server_that_asks_for_less_than_the_first_pause_gets_pauses_that_double() -> None:
+    pace = Pace(backoff=Backoff(first=0.8, longest=30, jitter=0.5), asked=5)
+    for asked in (0.0, 1e-9, 0.5):
+        assert pace.choose_pause(7, ApiError(429, "TooManyRequests", "", retry_after=asked)) >= 15
+
+
 @pytest.mark.parametrize(("asked", "expected"), [(1, 1), (3, 3), (5, 5), (99, 5)])
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize("failures", [1, 7, 5000])
