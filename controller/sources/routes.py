@@ -15,8 +15,10 @@ git/connection.py).
 
 from __future__ import annotations
 
+import math
 import re
 import socket
+import time
 from dataclasses import dataclass, replace
 
 from rukpak.api.errors import BundleError
@@ -28,6 +30,12 @@ from rukpak.controller.sources.hosts import Location, Place, admit
 from rukpak.controller.sources.trust import ClientCertificate
 
 NOT_RESOLVED = "its name cannot be resolved"
+ABSENT_SECONDS = 30.0
+"""How long a name that is not resolved here is not looked up again for a proxy: where there is one, the DNS may take
+seconds to say no, for each connection."""
+MOST_ABSENT = 1024
+_absent: dict[str, float] = {}
+"""When such names were looked up, in monotonic seconds, by name."""
 _NAME = re.compile(r"[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?")
 _OF_CLUSTER = ("localhost", "svc", "cluster.local")
 """Domains of this machine and of the cluster, which mean another one to a proxy."""
@@ -94,9 +102,8 @@ def _find_problem(subject: str, location: Location, network: Network, *, plain: 
         raise UnicodeError
     if _is_below(name, _OF_CLUSTER):
         return f"its name is one of this machine or of the cluster; use another name, {remedy}"
-    try:
-        found = resolve(location.host, location.port)
-    except OSError:
+    found = _resolve_for_proxy(location.host, location.port)
+    if not found:
         if "." in name and not _is_below(name, _PRIVATE):
             return ""
         remedy = "use its public name, or ask the administrator to have it resolved in the cluster"
@@ -104,6 +111,22 @@ def _find_problem(subject: str, location: Location, network: Network, *, plain: 
     # The proxy may connect to any of them, and to this machine as its own.
     admitted = admit(subject, location.host, found, replace(network, allow_loopback=False), plain=False)
     return "" if len(admitted) == len(found) else f"not all of its addresses are allowed; use another name, {remedy}"
+
+
+def _resolve_for_proxy(host: str, port: int) -> list[str]:
+    """Return the addresses of a server that a proxy connects to; none if its name is not resolved here.
+
+    Raises: UnicodeError for an impossible name.
+    """
+    if time.monotonic() - _absent.get(host, -math.inf) < ABSENT_SECONDS:
+        return []
+    try:
+        return resolve(host, port)
+    except OSError:
+        if len(_absent) >= MOST_ABSENT:
+            _absent.clear()
+        _absent[host] = time.monotonic()
+        return []
 
 
 def _is_below(name: str, domains: tuple[str, ...]) -> bool:

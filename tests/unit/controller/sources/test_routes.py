@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import time
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -11,9 +13,11 @@ from rukpak.api.errors import BundleError
 from rukpak.api.plugins import Network
 from rukpak.api.proxies import Proxies, Proxy
 from rukpak.api.v1alpha2.conditions import Reason
+from rukpak.controller.sources import routes
 from rukpak.controller.sources.hosts import Location
 from rukpak.controller.sources.routes import Route, find_route
 from rukpak.controller.sources.trust import ClientCertificate
+from tests.support.clock import Clock
 
 PATH = "spec.sources[0].http.url"
 NAMES = {
@@ -32,9 +36,16 @@ PROXY = Proxy(host="proxy.example", port=3128, username="robot", password="canar
 KEYS = ClientCertificate(certificate="a", key="canary", origins=frozenset({("https", "example.com", 443)}))
 
 
+ASKED: Counter[str] = Counter()
+"""How often names were looked up."""
+
+
 @pytest.fixture(autouse=True)
 def _names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "_absent", {})
+
     def resolve(host: str, port: int, **_: object) -> list[tuple[Any, ...]]:
+        ASKED[host] += 1
         if host not in NAMES:
             raise socket.gaierror(socket.EAI_NONAME, "unknown")
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in NAMES[host]]
@@ -152,6 +163,35 @@ def test_plain_http_goes_beyond_loopback_only_if_tls_was_given_up(network: Netwo
 def test_attack_a_proxy_is_asked_for_no_impossible_name(host: str) -> None:
     with pytest.raises(UnicodeError):
         find_route(PATH, at(host), through())
+
+
+def test_a_name_that_only_the_proxy_knows_is_looked_up_here_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    ASKED.clear()
+    clock = Clock()
+    monkeypatch.setattr(time, "monotonic", clock)
+    for _ in range(3):
+        find_route(PATH, at("git.acme.example"), through())
+        find_route(PATH, at("example.com"), through())
+        with pytest.raises(BundleError, match="its name is a local one"):
+            find_route(PATH, at("intranet"), through())
+    assert (ASKED["git.acme.example"], ASKED["intranet"], ASKED["example.com"]) == (1, 1, 3)
+    clock.now += routes.ABSENT_SECONDS
+    find_route(PATH, at("git.acme.example"), through())
+    assert ASKED["git.acme.example"] == 2
+
+
+def test_a_name_that_a_proxy_was_asked_for_is_looked_up_where_there_is_no_proxy() -> None:
+    find_route(PATH, at("git.acme.example"), through())
+    ASKED.clear()
+    with pytest.raises(OSError, match="unknown"):
+        find_route(PATH, at("git.acme.example"), Network())
+    assert ASKED["git.acme.example"] == 1
+
+
+def test_names_that_are_not_resolved_take_a_bounded_memory() -> None:
+    for number in range(3 * routes.MOST_ABSENT):
+        find_route(PATH, at(f"a{number}.acme.example"), through())
+    assert len(routes._absent) <= routes.MOST_ABSENT
 
 
 def test_a_name_of_a_proxy_that_is_not_known() -> None:
