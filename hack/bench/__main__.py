@@ -30,9 +30,9 @@ RUNS = 5
 IDLE_SECONDS = 60.0
 QUICK_RUNS = 1
 QUICK_IDLE_SECONDS = 10.0
-OTHER_MINUTES = 35
+OTHER_MINUTES = 25
 """Of everything but the scenarios."""
-QUICK_OTHER_MINUTES = 6
+QUICK_OTHER_MINUTES = 10
 QUICK_COUNT = 5
 """BundleDeployments of the other tenant."""
 
