@@ -136,6 +136,7 @@ def test_a_workload_that_an_upgrade_adds_to_a_healthy_bundle_has_to_hold_before_
     del web["spec"]["template"]["spec"]["containers"][0]["readinessProbe"]
     added = [web, in_wave(1, config_map("after", color="red"))]
     deployed.change(sources=[image(kwok_world.push(deployed.name, *added, tag="v2"))])
+    deployed.wait_for("Installed", "False", "WaitingForWave", saying="Stabilizing")
     deployed.wait_installed(before)
     made, after = deployed.get("web", "deployments", APPS), deployed.get("after")
     assert made
