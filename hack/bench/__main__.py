@@ -15,13 +15,10 @@ from hack.bench.figures import (
     as_json,
     as_markdown,
     describe_machine,
-    one_run,
     publish,
     values_of,
 )
-from hack.bench.rows import as_markdown as rows_as_markdown
-from hack.bench.rows import check_idle, tell
-from hack.bench.rows import values_of as values_of_rows
+from hack.bench.rows import check_idle, publish_part, tell
 from hack.bench.scenarios import SCENARIOS, Scenario, run
 from hack.bench.testbed import Testbed, make_testbed
 from rukpak.controller.playground.binaries import MissingError
@@ -76,7 +73,7 @@ def _publish_rest(testbed: Testbed, output: Path | None, *, is_quick: bool) -> N
         circumstances.measure(testbed, QUICK_COUNT, QUICK_IDLE_SECONDS) if is_quick else circumstances.measure(testbed)
     )
     rows += tell(startup.rows(QUICK_RUNS if is_quick else startup.RUNS))
-    publish("rest", one_run(rows_as_markdown(rows)), values_of_rows(rows), output, is_whole=not is_quick)
+    publish_part("rest", rows, output, is_whole=not is_quick)
 
 
 def _parser() -> argparse.ArgumentParser:

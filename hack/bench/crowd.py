@@ -28,9 +28,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from hack.bench import figures, raw
+from hack.bench import raw
 from hack.bench.api import BUNDLE_DEPLOYMENTS, Api, ApiError
-from hack.bench.rows import Row, as_markdown, publish, tell, values_of
+from hack.bench.rows import Row, publish, publish_part, tell
 from hack.bench.scenarios import time_install, time_repair
 from hack.bench.testbed import Testbed, make_testbed
 from hack.bench.workloads import Bundle, Manifest, make_bundle, path_of
@@ -235,7 +235,7 @@ def run(output: Path | None, *, is_quick: bool = False) -> None:
     small, large, idle = (SMALL // 100, LARGE // 100, IDLE_SECONDS / 6) if is_quick else (SMALL, LARGE, IDLE_SECONDS)
     with make_testbed() as testbed:
         rows = tell(measure(gather(testbed, small, large), idle))
-    figures.publish("crowd", figures.one_run(as_markdown(rows)), values_of(rows), output, is_whole=not is_quick)
+    publish_part("crowd", rows, output, is_whole=not is_quick)
 
 
 def gather(testbed: Testbed, small: int, large: int) -> Crowd:

@@ -31,6 +31,11 @@ def one_run(table: str) -> str:
     return f"One run; {', '.join(describe_machine().values())}.\n\n{table}\n"
 
 
+def factor_of(value: float, bare: float | None) -> str:
+    """Return by what factor a figure exceeds that of the bare client; '' if it has none, or needs nothing."""
+    return f"{value / bare:.1f}" if bare else ""
+
+
 Budget = Callable[[float | None], float]
 """The limit of a figure, given that of the bare client."""
 Limits = Mapping[str, Budget]
@@ -237,8 +242,7 @@ def _cells(figure: Figure, name: str, samples: Mapping[str, Sample], results: Re
     budget = limit(measured.raw) if limit else None
     missed = budget is not None and measured.ours > budget
     ours = f"**{_number(measured.ours, figure)}** (missed)" if missed else _number(measured.ours, figure)
-    times = f"{measured.ours / measured.raw:.1f}" if measured.raw else ""
-    return [ours, raw, times, _number(budget, figure)]
+    return [ours, raw, factor_of(measured.ours, measured.raw), _number(budget, figure)]
 
 
 def _number(value: float | None, figure: Figure) -> str:

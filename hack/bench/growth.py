@@ -122,7 +122,12 @@ def as_markdown(points: Sequence[Point]) -> str:
     heads = {**MEASURES, "bare": "CPU of a bare client, s"}
     lines = [["", "number", *heads.values(), "times"], ["---", "---:", *["---:"] * len(heads), "---:"]]
     lines += [
-        [SERIES[each.series], f"{each.size:,}", *(_shown(each, name) for name in heads), _times(each)]
+        [
+            SERIES[each.series],
+            f"{each.size:,}",
+            *(_shown(each, name) for name in heads),
+            figures.factor_of(each.cpu, each.bare),
+        ]
         for each in points
     ]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
@@ -131,10 +136,6 @@ def as_markdown(points: Sequence[Point]) -> str:
 def _shown(point: Point, name: str) -> str:
     value: float = getattr(point, name)
     return f"{value:,.2f}" if name in {"cpu", "bare"} else f"{value:,.0f}"
-
-
-def _times(point: Point) -> str:
-    return f"{point.cpu / point.bare:.1f}" if point.bare else ""
 
 
 # the picture: one frame for each measure, both axes logarithmic, so that what is proportional is a line of one slope

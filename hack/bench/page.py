@@ -15,8 +15,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page
 
-from hack.bench import figures
-from hack.bench.rows import Row, as_markdown, publish, read_usage, tell, values_of
+from hack.bench.rows import Row, publish, publish_part, read_usage, tell
 from tests.support.browser import MISSING, find_program, launch_program, serving_page
 from tests.support.pages import CONFIG_MAPS, Shop, deployment, ready
 
@@ -75,8 +74,7 @@ def run(output: Path | None, *, is_quick: bool = False) -> None:
     if program is None:
         print(f"without the page: {MISSING}", file=sys.stderr)
         return
-    rows = tell(measure(program))
-    figures.publish("page", figures.one_run(as_markdown(rows)), values_of(rows), output, is_whole=not is_quick)
+    publish_part("page", tell(measure(program)), output, is_whole=not is_quick)
 
 
 def measure(program: str) -> Iterator[Row]:

@@ -289,8 +289,8 @@ def _shown(sample: Sample, bare: Sample, figure: Figure) -> str:
     measured, least = sample.get(figure.key), bare.get(figure.key)
     if measured is None:
         return ""
-    times = f" ({measured.ours / least.ours:.1f})" if least and least.ours else ""
-    return f"{measured.ours:,.{figure.digits}f}{times}"
+    factor = figures.factor_of(measured.ours, least.ours if least else None)
+    return f"{measured.ours:,.{figure.digits}f}" + (f" ({factor})" if factor else "")
 
 
 def _runs(samples: Samples) -> int:

@@ -7,10 +7,13 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from hack.bench import figures
+from hack.bench.figures import factor_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +141,11 @@ def tell(rows: Iterable[Row]) -> list[Row]:
     return [_print(row) for row in rows]
 
 
+def publish_part(part: str, rows: Sequence[Row], output: Path | None, *, is_whole: bool) -> None:
+    """Publish the table of one run, as `figures.publish` does."""
+    figures.publish(part, figures.one_run(as_markdown(rows)), values_of(rows), output, is_whole=is_whole)
+
+
 def as_markdown(rows: Iterable[Row]) -> str:
     """Return the table of some rows."""
     return "\n".join([HEAD, *map(_line, rows)])
@@ -156,6 +164,5 @@ def _print(row: Row) -> Row:
 def _line(row: Row) -> str:
     shown = f"**{row.shown}** (missed)" if row.missed else row.shown
     bare = "" if row.bare is None else row.format(row.bare)
-    times = f"{row.value / row.bare:.1f}" if row.bare else ""
     most = "" if row.at_most == math.inf else row.format(row.at_most)
-    return f"| {row.title} | {shown} | {bare} | {times} | {most} |"
+    return f"| {row.title} | {shown} | {bare} | {factor_of(row.value, row.bare)} | {most} |"
